@@ -39,6 +39,8 @@ NODISCARD Status mistake_maps_write(const Options *options, JobFiles *files, con
 NODISCARD Status doctor_hosts_run(const Options *options, JobFiles *files, FILE *to);
 /* --dry-run: the weights that a run would download. */
 void would_fetch_print(const JobFiles *files, FILE *to);
+/* train --dry-run: how long the run would take. Nothing is printed of a model with phases. */
+NODISCARD Status expected_print(const JobFiles *files, FILE *to);
 /* --dry-run: towers, data, steps, and the memory plan of one tower. */
 NODISCARD Status info_run(const JobFiles *files, FILE *to);
 

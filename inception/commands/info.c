@@ -12,6 +12,7 @@
 #include "towers/replica/tower_process.h"
 #include "towers/store/onnx.h"
 #include "towers/store/weights.h"
+#include "towers/train/introduction.h"
 
 enum { AGAIN_ROUNDS = 4 };
 
@@ -374,6 +375,7 @@ Status info_run(const JobFiles *files, FILE *to)
     text_printf(to, "data           %s: %" PRId64 " training, %" PRId64 " evaluation samples%s\n", train->name,
                 train->count, job->test ? source_info(job->test)->count : 0,
                 train->several ? ", any number of classes for an image" : "");
+    guess_print(job, to);
     if (job->recipe) text_printf(to, "recipe         %s\n", job->recipe);
     text_printf(to, "towers         %d in %d process%s, %d thread%s each, on %s\n", job->shares.towers, job->processes,
                 job->processes == 1 ? "" : "es", job->device.threads, job->device.threads == 1 ? "" : "s",

@@ -11,6 +11,7 @@
 #include "towers/guard/disk_check.h"
 #include "towers/guard/memory_check.h"
 #include "towers/record/prometheus.h"
+#include "towers/record/statistics.h"
 #include "towers/replica/hooks.h"
 #include "towers/replica/norm_values.h"
 #include "towers/store/pretrained.h"
@@ -57,6 +58,11 @@ static void result_print(const Options *options, const JobFiles *files, const Tr
     if (result->test_top1 >= 0)
         text_printf(stderr, "test %s %.2f %%", files->job.program.several ? "mAP" : "accuracy",
                     100 * result->test_top1);
+    if (result->test_top1 >= 0 && !files->job.program.several) {
+        int64_t count = source_info(files->job.test)->count;
+        Estimate e = share_estimate(llrint(result->test_top1 * (double)count), count);
+        text_printf(stderr, " +- %.1f", 50 * (e.high - e.low));
+    }
     if (result->test_top1 >= 0 && isfinite(result->best[SCORE_ACCURACY]))
         text_printf(stderr, " (best epoch %.2f %%)", 100 * result->best[SCORE_ACCURACY]);
     if (result->test_top1 >= 0) fputc('\n', stderr);
@@ -161,7 +167,8 @@ Status train_command(const Options *options, JobFiles *files, FILE *to)
     if (options->dry_run) {
         recipe_gaps_print(options, to);
         would_fetch_print(files, to);
-        return info_run(files, to);
+        TRY(info_run(files, to));
+        return expected_print(files, to);
     }
     if (!options->quiet && leads) text_print(stderr, files->notes);
     if (options->quiet && leads && *files->without_gpu && backend_gpu_expected())

@@ -226,3 +226,17 @@ const char *signal_text(int number, char text[SIGNAL_TEXT_BYTES])
         snprintf(text, SIGNAL_TEXT_BYTES, "signal %d", number);
     return text;
 }
+
+const char *duration_text(double seconds, char text[DURATION_TEXT])
+{
+    double minutes = seconds / 60, hours = minutes / 60, days = hours / 24;
+    if (seconds < 100)
+        snprintf(text, DURATION_TEXT, "%.0f second%s", ceil(seconds), seconds <= 1 ? "" : "s");
+    else if (minutes < 100)
+        snprintf(text, DURATION_TEXT, "%.0f minutes", minutes);
+    else if (hours < 48)
+        snprintf(text, DURATION_TEXT, "%.1f hours", hours);
+    else
+        snprintf(text, DURATION_TEXT, "%.1f days", days);
+    return text;
+}

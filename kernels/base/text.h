@@ -50,3 +50,7 @@ void text_shell(FILE *to, const char *word);
 typedef struct EmbeddedText {
     const char *name, *text; /* of the file, without its ending */
 } EmbeddedText;
+
+/* "40 seconds", "12 minutes", "7.5 hours", "3.2 days": as exact as an estimate is. */
+enum { DURATION_TEXT = 32 };
+const char *duration_text(double seconds, char text[DURATION_TEXT]);

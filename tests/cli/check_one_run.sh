@@ -104,9 +104,27 @@ if command -v script >/dev/null; then
     grep -qE '^op +calls +ms +share % +effective GFLOP/s' terminal && ! grep -q '^|' terminal || complain "a terminal gets: $(head -20 terminal)"
 fi
 
+# before it trains: how long, and what guessing gives; at the end how sure the accuracy is, by Wilson's interval of 30 images
+"$towers" "${train[@]}" --epochs 2 --dry-run >out 2>err </dev/null || complain "dry run: $(cat err)"
+grep -qE '^guessing +[0-9.]+ % are right if all evaluation images are taken for [^ ].*, the largest( class)?$' out || complain "dry run: no guess: $(cat out)"
+grep -qE '^expected +[0-9]+ seconds? of computation, by [1-5] steps of one tower here: [0-9.e-]+ s a step of all, without evaluations' out || complain "dry run: no time: $(cat out)"
+awk '/^expected/ { shown = $(2); for (i = 1; i < NF; i++) if ($(i + 1) == "s" && $(i + 2) == "a") step = $i; exit !(shown >= 8 * step && shown <= 8 * step + 1.01) }' out ||
+    complain "dry run: 8 steps do not take so long: $(grep ^expected out)"
+grep -qE '^guessing +' runs/one/log.txt || grep -q 'Z guessing ' runs/one/log.txt || complain "the header has no guess"
+"$towers" "${train[@]}" --epochs 1 --experiment sure --json >out 2>err </dev/null
+awk -v share="$(sed -n 's/.*"test_accuracy":\([0-9.e-]*\).*/\1/p' out)" '/^test accuracy/ {
+    n = 30; z = 1.959964; half = 100 * z * sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    exit !($6 - half < 0.051 && half - $6 < 0.051) }' err || complain "+- of the accuracy: $(grep '^test accuracy' err)"
+# where it takes minutes, its first steps say how many
+timeout -s INT 60 env TOWERS_FAULT=delay:tower=0,step=1,ms=900 "$towers" "${train[@]}" --epochs 1000 --experiment long 2>err >out </dev/null &
+wait_until grep -q '^expected' err
+kill -INT $!
+wait $!
+grep -qE '^expected +[0-9.]+ (minutes|hours) more, by the first [0-9]+ steps$' err || complain "a long run does not say how long: $(head -n 20 err)"
+
 # --quiet: the result and nothing else; with --json, that alone
 "$towers" "${train[@]}" --epochs 1 --experiment quiet --quiet >out 2>err </dev/null
-[[ $(sed -E 's/[0-9.]+ %/N %/g' err) == $'test accuracy N % (best epoch N %)\nrun directory runs/quiet' && ! -s out ]] || complain "--quiet: $(cat out err)"
+[[ $(sed -E 's/[0-9.]+ %/N %/g; s/(\+-) [0-9.]+/\1 N/' err) == $'test accuracy N % +- N (best epoch N %)\nrun directory runs/quiet' && ! -s out ]] || complain "--quiet: $(cat out err)"
 "$towers" "${train[@]}" --epochs 1 --experiment quiet2 --quiet --json >out 2>err </dev/null
 [[ ! -s err && $(cat out) == '{"run_dir":"runs/quiet2"'* ]] || complain "--quiet --json: $(cat out err)"
 

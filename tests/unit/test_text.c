@@ -128,6 +128,19 @@ TEST(signals_have_names)
     assert_string_equal(signal_text(-2000000000, name), "signal -2000000000");
 }
 
+TEST(durations)
+{
+    static const struct {
+        double seconds;
+        const char *text;
+    } rows[] = {{0.2, "1 second"},    {59.5, "60 seconds"}, {130, "2 minutes"},
+                {5000, "83 minutes"}, {9000, "2.5 hours"},  {86400 * 3.25, "3.2 days"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[DURATION_TEXT];
+        assert_string_equal(duration_text(rows[i].seconds, text), rows[i].text);
+    }
+}
+
 enum { PRINTERS = 4, LINES = 2000 };
 
 static void *lines_print(void *to)

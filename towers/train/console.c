@@ -7,7 +7,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { DRAW_MS = 100, CELLS = 22, FEW_CELLS = 10, NARROW = 90, FIELD = 160, RECENT = 50 };
+enum { DRAW_MS = 100, CELLS = 22, FEW_CELLS = 10, NARROW = 90, FIELD = 160, RECENT = 50, EXPECTED_STEPS = 4 };
+static const double EXPECTED_AFTER = 3, EXPECTED_LEAST = 60; /* seconds of steps; to come */
 
 /* The size reported by the terminal, or COLUMNS and LINES if there is none. */
 static int terminal_size(bool rows)
@@ -390,6 +391,20 @@ static void notes_print(Console *c, bool ends)
     }
 }
 
+/* How long the run takes, once its first steps are known; a short one needs no such line. */
+static void expected_print_once(Console *c, int64_t step, int64_t steps)
+{
+    char text[DURATION_TEXT];
+    int64_t done = step - c->first_step;
+    double seconds = (double)(clock_ns() - c->started_ns) * 1e-9;
+    if (c->expected || c->job->log_tf2016 || done < EXPECTED_STEPS || seconds < EXPECTED_AFTER) return;
+    c->expected = true;
+    double left = seconds / (double)done * (double)(steps - step);
+    if (left < EXPECTED_LEAST) return;
+    bar_clear(c);
+    fprintf(stderr, "expected       %s more, by the first %" PRId64 " steps\n", duration_text(left, text), done);
+}
+
 void console_update(Console *c)
 {
     const LedgerRun *run = &c->ledger->run;
@@ -408,6 +423,7 @@ void console_update(Console *c)
                     : c->first_step >= steps ? ": all steps are done; raise --epochs or --max-steps to train on"
                                              : "");
     }
+    expected_print_once(c, step, steps);
     bool fresh = step != c->last_step && step > c->first_step, bar = c->job->tty && !c->job->log_tf2016;
     if (fresh && !bar) {
         /* Print a line for every step that is due; the ring holds more steps than pass between two updates. */

@@ -10,8 +10,8 @@ typedef struct Console {
     const TrainJob *job;  /* borrowed */
     const Ledger *ledger; /* borrowed */
     int64_t last_step, last_epoch, last_draw_ns, started_ns, first_step, notes;
-    bool bar_shown;
-    int bar_columns; /* width of the bar when it was last drawn */
+    bool bar_shown, expected; /* expected: how long it takes has been printed */
+    int bar_columns;          /* width of the bar when it was last drawn */
 } Console;
 
 void console_start(Console *console, const TrainJob *job, const Ledger *ledger);

@@ -50,6 +50,32 @@ static void data_print(const TrainJob *job, FILE *to)
     fputc('\n', to);
 }
 
+/* The largest class of training, and its part of what is evaluated. */
+void guess_print(const TrainJob *job, FILE *to)
+{
+    const SourceInfo *train = source_info(job->train);
+    const Source *evaluated = job->test ? job->test : job->train;
+    if (job->program.model->phases || train->several || train->classes < 2 || source_info(evaluated)->count == 0)
+        return;
+    int64_t *counts = calloc(2 * ((size_t)train->classes + 1), sizeof *counts),
+            *evaluations = counts + train->classes + 1;
+    int largest = 0;
+    if (!counts || source_info(evaluated)->classes > train->classes) goto out;
+    source_classes_count(job->train, counts);
+    source_classes_count(evaluated, evaluations);
+    for (int k = 1; k < train->classes; k++)
+        if (counts[k] > counts[largest]) largest = k;
+    double share = 100 * (double)evaluations[largest] / (double)source_info(evaluated)->count;
+    text_printf(to, "guessing       %.3g %% are right if all %s images are taken for ", share,
+                job->test ? "evaluation" : "training");
+    if (train->class_names && train->class_names[largest] && *train->class_names[largest])
+        text_printf(to, "%s, the largest class\n", train->class_names[largest]);
+    else
+        fprintf(to, "class %d, the largest\n", largest);
+out:
+    free(counts);
+}
+
 /* ---- towers and steps */
 
 /* Whether --max-steps ends the run before its last epoch does. */
@@ -97,6 +123,7 @@ Status introduction_print(const TrainJob *job, const char *device, const char *s
             job->device.tf32 ? " (TF32 products)" : "");
     if (job->initial_weights) fprintf(to, "weights        %s\n", job->initial_weights);
     data_print(job, to);
+    guess_print(job, to);
     if (job->survey_lines) fputs(job->survey_lines, to);
     if (job->recipe) fprintf(to, "recipe         %s\n", job->recipe);
     const Shares *shares = &job->shares;

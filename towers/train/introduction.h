@@ -9,6 +9,10 @@
  * summed, or "". Errors: ERR_MEMORY. */
 NODISCARD Status introduction_print(const TrainJob *job, const char *device, const char *sums, FILE *to);
 
+/* "guessing       22.8 % are right if all images are taken for daisy, the largest class": what an accuracy is to be compared with.
+ * Nothing for a model or a set without classes, and for images of several. */
+void guess_print(const TrainJob *job, FILE *to);
+
 /* The commands to run next: evaluate or generate, export, compare, continue. `finished`: all steps are done, or it has
  * ended early, by `rule`. */
 void next_steps_print(const TrainJob *job, bool finished, EndingRule rule, FILE *to);
