@@ -140,5 +140,12 @@ int32_t window_out(int32_t side, int32_t k, int32_t stride, int32_t pad, bool ce
 
 bool window_is_point(const Window *window); /* 1x1, stride 1, no padding */
 
+/* Groups of a convolution of x by w: group g makes w.n / groups channels of y from w.c channels of x. They follow from the
+ * shapes, as in cuDNN; a depthwise convolution has w.c = 1 and as many groups as channels. */
+static inline int32_t conv_groups(Shape x, Shape w)
+{
+    return x.c / w.c;
+}
+
 /* Multiply-adds of one call (0 for ops without any), for `info` and GFLOP/s. */
 int64_t op_macs(const OpCall *call);

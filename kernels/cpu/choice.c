@@ -90,8 +90,11 @@ static Cuts slices_cut(const OnednnSpec *spec, const OnednnSlices *slices)
     int64_t n = spec->held[x].dims[0], outs = spec->held[dw].dims[0];
     Cuts cuts = {.results = even_cut(outs, slices->outs, VECTOR, 1),
                  .sums = even_cut(slices->batch, slices->images, 1, n / slices->batch)};
-    cuts.results.axis[dw] = cuts.sums.axis[x] = 0;
-    cuts.results.axis[dy] = product ? 0 : 1;
+    cuts.sums.axis[x] = 0;
+    if (slices->outs > 1) {
+        cuts.results.axis[dw] = 0;
+        cuts.results.axis[dy] = product ? 0 : 1;
+    }
     cuts.sums.axis[dy] = product ? 1 : 0;
     return cuts;
 }

@@ -167,7 +167,7 @@ static Status layout_make(const OnednnView *view, OnednnFit fit, Dtype dtype, La
     }
     if (fit == ONEDNN_PACKED) {
         /* The strides of `view` with the gaps taken out, its order of axes kept. */
-        bool done[4] = {false};
+        bool done[ONEDNN_AXES] = {false};
         int64_t stride = 1;
         for (int turn = 0; turn < view->rank; turn++) {
             int next = -1;

@@ -21,10 +21,13 @@ typedef enum OnednnFit {
     ONEDNN_ANY          /* on the layout that oneDNN chooses */
 } OnednnFit;
 
-/* Dimensions in oneDNN's logical order: x and y {n, c, h, w}, w {out, in, h, w}, bias {out}. rank 0: absent. */
+enum { ONEDNN_AXES = 5 };
+
+/* Dimensions in oneDNN's logical order: x and y {n, c, h, w}, w {out, in, h, w} or {groups, out, in, h, w}, bias {out}. rank 0:
+ * absent. */
 typedef struct OnednnView {
     int rank;
-    int64_t dims[4], strides[4]; /* elements */
+    int64_t dims[ONEDNN_AXES], strides[ONEDNN_AXES]; /* elements */
     Dtype dtype;
 } OnednnView;
 

@@ -100,6 +100,7 @@ typedef void Term(double *x, double *w, double *y, int channels);
 
 static void conv_terms(Window k, RefTensor x, RefTensor w, RefTensor y, Term *term)
 {
+    int groups = conv_groups(x.shape, w.shape);
     for (int64_t pixel = 0; pixel < shape_pixels(y.shape); pixel++) {
         Place p = place_of(y.shape, pixel * y.shape.c);
         for (int kh = 0; kh < w.shape.h; kh++)
@@ -107,7 +108,7 @@ static void conv_terms(Window k, RefTensor x, RefTensor w, RefTensor y, Term *te
                 int h = p.h * k.stride_h - k.pad_h + kh, v = p.w * k.stride_w - k.pad_w + kw;
                 if (h < 0 || v < 0 || h >= x.shape.h || v >= x.shape.w) continue;
                 for (int o = 0; o < w.shape.n; o++)
-                    term(&x.data[index_of(x.shape, p.n, 0, h, v)], &w.data[index_of(w.shape, o, 0, kh, kw)],
+                    term(&x.data[index_of(x.shape, p.n, o / (w.shape.n / groups) * w.shape.c, h, v)], &w.data[index_of(w.shape, o, 0, kh, kw)],
                          &y.data[pixel * y.shape.c + o], w.shape.c);
             }
     }

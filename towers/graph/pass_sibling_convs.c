@@ -17,6 +17,7 @@ static bool can_join(const Graph *g, const Op *op, const int *readers)
     if (op->kind != OP_CONV || op->in_count != 2 || op->attr.conv.relu || !window_is_point(&op->attr.conv.window))
         return false;
     Value w = op->in[1];
+    if (conv_groups(graph_shape(g, op->in[0]), graph_shape(g, w)) > 1) return false;
     return readers[op->out[0].id] && graph_value(g, w)->role == ROLE_PARAM && readers[w.id] == 1 && !list_packed(g, w);
 }
 

@@ -15,11 +15,13 @@ static void conv_dtypes(ShapeCall *c, int weights)
         rule_fail(c, ERR_ARG, "a convolution does not support rounding up (ceil_mode) of its output size");
 }
 
-/* x, w and y as one convolution has them. */
+/* x, w and y as one convolution has them, in whole groups. */
 static void conv_fits(ShapeCall *c, Shape x, Shape w, Shape y)
 {
     const Window *window = &c->op->attr.conv.window;
-    rule_count(c, "input channels of the weights", x.c, w.c);
+    if (x.c % w.c) rule_count(c, "input channels of the weights", x.c, w.c);
+    if (w.n % conv_groups(x, w))
+        rule_fail(c, ERR_SHAPE, "%d output channels cannot be divided among %d groups", w.n, conv_groups(x, w));
     rule_count(c, "height of the window", window->kh, w.h);
     rule_count(c, "width of the window", window->kw, w.w);
     Shape wanted = rule_window(c, x, window, w.n);

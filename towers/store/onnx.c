@@ -44,6 +44,7 @@ static Status write_conv(Writer *w, const Op *op)
     reads_value(w, node, op->in[0]);
     reads_weights(w, node, op, int8 ? weights : NULL);
     attributes_window(node, &op->attr.conv.window);
+    attribute_int(node, "group", conv_groups(graph_shape(w->graph, op->in[0]), graph_shape(w->graph, op->in[1])));
     writes_value(w, node, op->name, op->out[0], op->attr.conv.relu);
     return w->status;
 }
@@ -131,6 +132,7 @@ static Status write_conv_transposed(Writer *w, const Op *op)
     Node *node = node_add(w, "ConvTranspose", op->name);
     for (int k = 0; k < 2; k++) reads_value(w, node, op->in[k]);
     attributes_window(node, window);
+    attribute_int(node, "group", conv_groups(y, graph_shape(w->graph, op->in[1])));
     attribute_ints(node, "output_padding", 2, rest);
     writes_value(w, node, op->name, op->out[0], false);
     return w->status;

@@ -9,7 +9,7 @@ static const ConvImpl *const data_list[] = {
     &conv_winograd_f4_3, &conv_winograd_f2_5, &conv_winograd_f2_3, &conv_winograd_f4_7,
     &conv_positions,     &conv_pointwise,
 #endif
-    &conv_columns_dx,    &conv_phases_dx,     &conv_onednn,        NULL,
+    &conv_depthwise,     &conv_columns_dx,    &conv_phases_dx,     &conv_onednn,        NULL,
 };
 static const ConvImpl *const weights_list[] = {
 #ifdef CPU_HAS_LANES
@@ -20,7 +20,7 @@ static const ConvImpl *const weights_list[] = {
 #endif
     &conv_wgrad_f32,        &conv_image_dw,
 #endif
-    &conv_onednn,           NULL,
+    &conv_depthwise_dw,     &conv_onednn,         NULL,
 };
 
 typedef struct ChosenConv {
@@ -51,6 +51,7 @@ static ConvProblem operands_of(const OpCall *call)
         p.x = &in[0], p.w = &in[1], p.y = &out[0], p.bias = conv_optional(call, 2);
         p.relu = call->attr.conv.relu, p.keeps_w = call->kept_in >> 1 & 1;
     }
+    p.groups = conv_groups(p.x->shape, p.w->shape);
     p.packed = tensor_is_packed(p.x) && tensor_is_packed(p.y);
     return p;
 }
@@ -80,6 +81,7 @@ static const char *declines(const Device *device, const ConvImpl *row, const Con
 {
     const char *without = device->config.without;
     if (without && strncmp(without, row->name, strlen(row->name)) == 0) return "left out";
+    if (problem->groups > 1 && !row->takes_groups) return "several groups";
     return row->takes(device, problem);
 }
 

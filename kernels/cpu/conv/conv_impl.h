@@ -14,6 +14,7 @@ typedef struct ConvProblem {
     const Tensor *x, *w, *y;  /* borrowed */
     const Tensor *bias, *acc; /* borrowed; NULL if absent */
     Window window;
+    int32_t groups;
     bool relu;
     bool keeps_w; /* what is made of the weights is kept from launch to launch, until OpCall.renewed */
     bool packed;  /* x and y are packed, or parts of packed tensors */
@@ -32,6 +33,7 @@ typedef struct ConvImpl {
      * why others were passed over; NULL: there is one variant. */
     void (*explain)(const void *made, KernelChoice *choice);
     float product_share; /* OpCall.product_share */
+    bool takes_groups;   /* else it is not asked about problems of several groups */
     bool adds_bias;      /* run adds the bias; otherwise the caller does */
     bool adds_relu;      /* run ends with the ReLU, after the bias; otherwise the caller applies it */
 } ConvImpl;
@@ -40,6 +42,8 @@ extern const ConvImpl conv_onednn; /* all kinds */
 extern const ConvImpl conv_winograd_f2_3, conv_winograd_f4_3, conv_winograd_f2_5, conv_winograd_f4_7,
     conv_positions;                                    /* CONV and CONV_DX */
 extern const ConvImpl conv_pointwise;                  /* CONV */
+extern const ConvImpl conv_depthwise;                  /* CONV and CONV_DX */
+extern const ConvImpl conv_depthwise_dw;               /* CONV_DW */
 extern const ConvImpl conv_columns_dx, conv_phases_dx; /* CONV_DX */
 extern const ConvImpl conv_winograd_dw_f2_3, conv_winograd_dw_f4_3, conv_winograd_dw_f2_5, conv_winograd_dw_f4_7,
     conv_wgrad_amx, conv_wgrad_avx512, conv_wgrad_f32, conv_image_dw; /* CONV_DW */

@@ -42,6 +42,28 @@ static OnednnView view_of(const Tensor *t)
     return view;
 }
 
+static OnednnView weights_view(const ConvProblem *p)
+{
+    OnednnView w = view_of(p->w), grouped = {.rank = 5, .dtype = w.dtype};
+    if (p->groups == 1) return w;
+    memcpy(grouped.dims + 1, w.dims, 4 * sizeof w.dims[0]);
+    memcpy(grouped.strides + 1, w.strides, 4 * sizeof w.strides[0]);
+    grouped.dims[0] = p->groups;
+    grouped.dims[1] /= p->groups;
+    grouped.strides[0] = grouped.dims[1] * grouped.strides[1];
+    return grouped;
+}
+
+/* With outputs and inputs exchanged, within each group. */
+static OnednnView weights_exchanged(const ConvProblem *p)
+{
+    OnednnView w = weights_view(p), exchanged = w;
+    int out = w.rank - 4, in = out + 1;
+    exchanged.dims[out] = w.dims[in], exchanged.strides[out] = w.strides[in];
+    exchanged.dims[in] = w.dims[out], exchanged.strides[in] = w.strides[out];
+    return exchanged;
+}
+
 static bool window_is_image(const ConvProblem *p)
 {
     const Window *v = &p->window;
@@ -84,16 +106,12 @@ static Status offer_rotated(OnednnChoice *choice, Device *device, const ConvProb
     (void)c;
     static const int8_t operand[ONEDNN_ROLES] = {0, 1, FROM_OUT, FROM_NOTHING};
     const Window *v = &p->window;
-    OnednnView w = view_of(p->w);
     OnednnSpec spec = {.kind = ONEDNN_CONV, .window = *v, .sum = sum};
     spec.window.pad_h = v->kh - 1 - v->pad_h;
     spec.window.pad_w = v->kw - 1 - v->pad_w;
     spec.held[ONEDNN_X] = view_of(p->y);
     spec.held[ONEDNN_Y] = view_of(p->x);
-    spec.held[ONEDNN_W] = (OnednnView){.rank = 4,
-                                       .dims = {w.dims[1], w.dims[0], w.dims[2], w.dims[3]},
-                                       .strides = {w.strides[1], w.strides[0], w.strides[2], w.strides[3]},
-                                       .dtype = w.dtype};
+    spec.held[ONEDNN_W] = weights_exchanged(p);
     spec.fit[ONEDNN_X] = spec.fit[ONEDNN_Y] = ONEDNN_PACKED;
     spec.fit[ONEDNN_W] = ONEDNN_ANY;
     for (int role = 0; role < ONEDNN_BIAS; role++) spec.compute[role] = native(p);
@@ -113,7 +131,7 @@ static Status offer_convolution(OnednnChoice *choice, Device *device, const Conv
     Dtype dtype = c->f32 ? DTYPE_F32 : native(p);
     OnednnSpec spec = {.kind = kind, .window = p->window, .relu = p->relu, .keeps_w = p->keeps_w};
     spec.held[ONEDNN_X] = view_of(p->x);
-    spec.held[ONEDNN_W] = view_of(p->w);
+    spec.held[ONEDNN_W] = weights_view(p);
     spec.held[ONEDNN_Y] = view_of(p->y);
     if (p->bias)
         spec.held[ONEDNN_BIAS] = (OnednnView){.rank = 1, .dims = {p->y->shape.c}, .strides = {1}, .dtype = DTYPE_F32};
@@ -130,7 +148,8 @@ static Status offer_convolution(OnednnChoice *choice, Device *device, const Conv
 /* Packed 1x1 weight gradients are up to twice as fast as convolutions. */
 static bool fits_product(const ConvProblem *p)
 {
-    return (window_is_point(&p->window) && (p->kind != OP_CONV_DW || !p->packed)) || window_is_image(p);
+    bool point = window_is_point(&p->window) && (p->kind != OP_CONV_DW || !p->packed);
+    return p->groups == 1 && (point || window_is_image(p));
 }
 
 static bool fits_rotated(const ConvProblem *p)
@@ -242,9 +261,9 @@ static OnednnSlices slices_of(const ConvProblem *p)
     enum { SMALL_DW = 32 << 10, LARGE_DW = 160 << 10, MANY = 8, FEW = 4, VECTOR = 16 }; /* elements; slices */
     int64_t count = shape_count(p->w->shape), vectors = (p->y->shape.c + VECTOR - 1) / VECTOR;
     int parts = count <= SMALL_DW ? MANY : FEW;
-    OnednnSlices slices = {.batch = p->x->shape.n};
+    OnednnSlices slices = {.batch = p->x->shape.n, .outs = 1};
     slices.images = count <= LARGE_DW ? (int)smaller(parts, p->x->shape.n) : 1;
-    slices.outs = (int)smaller(parts / slices.images, vectors);
+    if (p->groups == 1) slices.outs = (int)smaller(parts / slices.images, vectors);
     return slices;
 }
 
@@ -355,5 +374,6 @@ const ConvImpl conv_onednn = {.name = "oneDNN",
                               .run = onednn_conv_run,
                               .destroy = onednn_conv_destroy,
                               .explain = explain,
+                              .takes_groups = true,
                               .adds_bias = true,
                               .adds_relu = true};

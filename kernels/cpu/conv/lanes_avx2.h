@@ -35,6 +35,12 @@ TILE_INLINE Vector floats_load(const float *from)
     return _mm256_loadu_ps(from);
 }
 
+/* sum + a b, rounded once */
+TILE_INLINE Vector add_product(Vector sum, Vector a, Vector b)
+{
+    return _mm256_fmadd_ps(a, b, sum);
+}
+
 TILE_INLINE void floats_store(float *to, Vector value)
 {
     _mm256_storeu_ps(to, value);

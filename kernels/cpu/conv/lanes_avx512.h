@@ -36,6 +36,12 @@ TILE_INLINE Vector floats_load(const float *from)
     return _mm512_loadu_ps(from);
 }
 
+/* sum + a b, rounded once */
+TILE_INLINE Vector add_product(Vector sum, Vector a, Vector b)
+{
+    return _mm512_fmadd_ps(a, b, sum);
+}
+
 TILE_INLINE void floats_store(float *to, Vector value)
 {
     _mm512_storeu_ps(to, value);

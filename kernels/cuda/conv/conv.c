@@ -2,7 +2,7 @@
  *
  * Each is a task (task.h) on packed operands of one dtype. An operand that is held otherwise (weights are f32 in the
  * parameter arena, slices have gaps, tensor cores need 8 channels, not 3) goes through workspace: converted before the
- * task, or, if it is the result, after. An image comes with its rows padded already (OpCall.padded_in). dx + acc is
+ * task, or, if it is the result, after. Channels of groups stay as they are. An image comes with its rows padded already (OpCall.padded_in). dx + acc is
  * computed by the task, which adds to acc where dx lies. A dense layer is a convolution by one pixel over images of one
  * pixel with c * h * w channels. */
 #include "kernels/cuda/conv/task.h"
@@ -131,8 +131,10 @@ static Status conv_prepare(Device *device, OpCall *call)
                      .window = o.window,
                      .accumulate = o.has_acc,
                      .dense = o.dense};
-    spec.x.c = spec.w.c = channels_padded(spec.x.c, dtype);
-    spec.y.c = spec.w.n = channels_padded(spec.y.c, dtype);
+    if (conv_groups(spec.x, spec.w) == 1) {
+        spec.x.c = spec.w.c = channels_padded(spec.x.c, dtype);
+        spec.y.c = spec.w.n = channels_padded(spec.y.c, dtype);
+    }
     state->kind = o.kind;
     TRY_OUT(conv_check(call, &spec));
     TRY_OUT(task_choose(device, call->name, &spec, &state->task));

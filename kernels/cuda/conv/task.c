@@ -52,7 +52,7 @@ static DirectConv direct_of(const TaskSpec *s)
 static bool direct_fits(const Device *device, const TaskSpec *s)
 {
     DirectConv direct = direct_of(s);
-    if (s->accumulate || s->dense) return false;
+    if (s->accumulate || s->dense || conv_groups(s->x, s->w) > 1) return false;
     if (s->kind == CUDNN_CONV_FORWARD) return kernel_conv_direct_takes(&direct);
     bool cores = cuda_device(device)->sm >= DIRECT_DW_SM;
     return s->kind == CUDNN_CONV_FILTER && cores && kernel_conv_direct_dw_takes(&direct);
@@ -123,7 +123,7 @@ static Status offer_products(TaskChoice *c, Device *device, int wanted)
 /* All of them, or only the first of a library. */
 static Status offer_all(TaskChoice *c, Device *device, bool first)
 {
-    bool product = c->spec->dense || window_is_point(&c->spec->window);
+    bool product = c->spec->dense || (window_is_point(&c->spec->window) && conv_groups(c->spec->x, c->spec->w) == 1);
     if (product) TRY(offer_products(c, device, first ? 1 : PRODUCT_CANDIDATES));
     if (first && c->count) return OK;
     const TaskSpec *s = c->spec;
