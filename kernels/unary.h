@@ -10,6 +10,30 @@
 #define UNARY_CALL static inline
 #endif
 
+/* Howard et al. 2019, arXiv:1905.02244, section 5.2. Comparisons are written so that NaN stays NaN. */
+UNARY_CALL float unary_hard_sigmoid(float x)
+{
+    float t = x + 3.0f;
+    t = t < 0.0f ? 0.0f : t > 6.0f ? 6.0f : t;
+    return t * (1.0f / 6.0f);
+}
+
+UNARY_CALL float unary_hard_sigmoid_slope(float x)
+{
+    return x > -3.0f && x < 3.0f ? 1.0f / 6.0f : 0.0f;
+}
+
+UNARY_CALL float unary_hard_swish(float x)
+{
+    return x * unary_hard_sigmoid(x);
+}
+
+UNARY_CALL float unary_hard_swish_slope(float x)
+{
+    float middle = x * (1.0f / 3.0f) + 0.5f;
+    return x <= -3.0f ? 0.0f : x >= 3.0f ? 1.0f : middle;
+}
+
 #ifdef __CUDACC__
 UNARY_CALL float unary_tanh(float x)
 {

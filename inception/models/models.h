@@ -9,8 +9,12 @@ extern const Model model_inception_mini;
 extern const Model model_inception_resnet_v2;
 extern const Model model_inception_v3;
 extern const Model model_inception_v4;
+extern const Model model_mobilenet_v3_large;
+extern const Model model_mobilenet_v3_small;
 extern const Model model_resnet18;
+extern const Model model_resnet34;
 extern const Model model_resnet50;
+extern const Model model_resnet101;
 extern const Model model_wgan_gp;
 extern const Model model_wgan_gp_keras;
 

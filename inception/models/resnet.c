@@ -1,4 +1,4 @@
-/* ResNet-18 and ResNet-50. He et al., "Deep Residual Learning for Image Recognition", arXiv:1512.03385, Table 1 and
+/* ResNet-18, 34, 50 and 101. He et al., "Deep Residual Learning for Image Recognition", arXiv:1512.03385, Table 1 and
  * Figure 5. As torchvision builds them ("v1.5"): the bottleneck halves the image in its 3x3 convolution, not in the first
  * 1x1. Names, batch norm (eps 1e-5) and initial values of the convolutions are torchvision's too; timm uses the same
  * names. The numbers beside each stage are its output channels and side for images of 224x224. */
@@ -77,9 +77,19 @@ static void build_18(Graph *g, const ModelOptions *options, Value image, ModelHe
     resnet(g, options, image, heads, basic, 1, (const int[]){2, 2, 2, 2});
 }
 
+static void build_34(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
+{
+    resnet(g, options, image, heads, basic, 1, (const int[]){3, 4, 6, 3});
+}
+
 static void build_50(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
 {
     resnet(g, options, image, heads, bottleneck, 4, (const int[]){3, 4, 6, 3});
+}
+
+static void build_101(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
+{
+    resnet(g, options, image, heads, bottleneck, 4, (const int[]){3, 4, 23, 3});
 }
 
 #define RESNET(NAME, TITLE, BUILD)                                                                                     \
@@ -91,4 +101,6 @@ static void build_50(Graph *g, const ModelOptions *options, Value image, ModelHe
     }
 
 const Model model_resnet18 = RESNET("resnet18", "ResNet-18", build_18);
+const Model model_resnet34 = RESNET("resnet34", "ResNet-34", build_34);
 const Model model_resnet50 = RESNET("resnet50", "ResNet-50", build_50);
+const Model model_resnet101 = RESNET("resnet101", "ResNet-101", build_101);

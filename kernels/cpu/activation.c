@@ -87,13 +87,20 @@ SPAN_KERNEL(leaky_relu_dx, 2)
     SPAN_KERNEL(name, 1)
 #define UNARY_GRAD(KIND, name, formula, slope)                                                                         \
     UNARY(KIND, name, formula)                                                                                         \
+    VECTOR_INLINE void name##_dx_rows(Dtype dtype, const void *dy, const void *x, void *dx, int64_t n)                 \
+    {                                                                                                                  \
+        VECTOR_LOOP                                                                                                    \
+        for (int64_t i = 0; i < n; i++)                                                                                \
+            store(dtype, dx, i, load(dtype, dy, i) * unary_##name##_slope(load(dtype, x, i)));                         \
+    }                                                                                                                  \
+    CPU_CLONES static void activation_##name##_dx(Dtype dtype, const void *dy, const void *x, void *dx, int64_t n)     \
+    {                                                                                                                  \
+        BY_DTYPE(dtype, name##_dx_rows, dy, x, dx, n);                                                                 \
+    }                                                                                                                  \
     static void name##_dx_span(const OpCall *call, Span span)                                                          \
     {                                                                                                                  \
-        Dtype dtype = call->out[0].dtype;                                                                              \
-        const void *dy = span_at(&call->in[0], span), *x = span_at(&call->in[1], span);                                \
-        void *dx = span_at(&call->out[0], span);                                                                       \
-        for (int64_t i = 0; i < span.n; i++)                                                                           \
-            store(dtype, dx, i, load(dtype, dy, i) * unary_##name##_slope(load(dtype, x, i)));                         \
+        activation_##name##_dx(call->out[0].dtype, span_at(&call->in[0], span), span_at(&call->in[1], span),           \
+                               span_at(&call->out[0], span), span.n);                                                  \
     }                                                                                                                  \
     SPAN_KERNEL(name##_dx, 2)
 #include "kernels/ops.def"

@@ -107,7 +107,11 @@ CASES = [
     Case("inception_v4", of_timm("inception_v4"), 107),
     Case("inception_resnet_v2", of_timm("inception_resnet_v2"), 107),
     Case("resnet18", of_torchvision("resnet18"), 96),
+    Case("resnet34", of_torchvision("resnet34"), 96),
     Case("resnet50", of_torchvision("resnet50"), 96),
+    Case("resnet101", of_torchvision("resnet101"), 96),
+    Case("mobilenet_v3_small", of_torchvision("mobilenet_v3_small"), 128, seed=2),
+    Case("mobilenet_v3_large", of_torchvision("mobilenet_v3_large"), 128),
 ]
 KINKED = [Case("resnet18", of_torchvision("resnet18"), 32, batch=8), Case("resnet18", of_torchvision("resnet18"), 96, batch=8)]
 KINKED_SEEDS, KINK_BOUND = 20, 1e-4
@@ -135,6 +139,7 @@ def fresh_model(case):
         if isinstance(module, nn.Dropout):
             module.p = 0.0
         if isinstance(module, nn.BatchNorm2d):
+            module.momentum = 0.1  # the driver's; MobileNets have another default
             nn.init.uniform_(module.running_mean, -0.5, 0.5)
             nn.init.uniform_(module.running_var, 0.5, 1.5)
             if case.gamma:
@@ -169,7 +174,8 @@ def settle_norm(module, inputs):
 
 
 def settle_dense(module, inputs):
-    module.bias.data = -middle_of_gap(functional.linear(inputs[0], module.weight).detach().T)
+    """A dense layer, or a convolution of one pixel."""
+    module.bias.data = -middle_of_gap(functional.linear(inputs[0].flatten(1), module.weight.flatten(1)).detach().T)
 
 
 def settle_residual(block, conv, out):
@@ -283,9 +289,9 @@ def settled_state(case, image):
 
 
 def image_of(pixels, case, dtype):
-    """The network's input: torchvision's resnets, and its inception_v3 with transform_input, expect ImageNet's mean and deviation."""
+    """The network's input: torchvision's ResNets and MobileNets, and its inception_v3 with transform_input, expect ImageNet's mean and deviation."""
     x = torch.from_numpy(pixels.copy()).permute(0, 3, 1, 2).to(dtype) / 255
-    if case.model == "inception_v3" or case.model.startswith("resnet"):
+    if case.model == "inception_v3" or case.model.startswith(("resnet", "mobilenet")):
         mean, std = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
     else:
         mean, std = ([0.5] * 3, [0.5] * 3)
@@ -590,7 +596,8 @@ def count_rows(table, towers):
         ("inception_v3", ["--variant", "tf2016", "--no-aux"], 23819401, 5.71),
         ("googlenet", [], 13004888, 1.51), ("googlenet", ["--no-aux"], 6624904, 1.50),
         ("inception_v4", [], 42679816, 12.25), ("inception_resnet_v2", [], 55843464, 13.16),
-        ("resnet18", [], 11689512, 1.81), ("resnet50", [], 25557032, 4.09),
+        ("resnet18", [], 11689512, 1.81), ("resnet34", [], 21797672, 3.66), ("resnet50", [], 25557032, 4.09),
+        ("resnet101", [], 44549160, 7.80), ("mobilenet_v3_small", [], 2542856, 0.06), ("mobilenet_v3_large", [], 5483032, 0.22),
     ]  # fmt: skip
     cases = {case.model: case for case in CASES if not case.variant}  # the last case of a model has auxiliary heads
     table.row(["network", "parameters", "PyTorch's", "multiply-adds, one image", "verdict"])

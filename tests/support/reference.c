@@ -285,6 +285,35 @@ REFERENCE(leaky_relu_dx)
         out[0].data[i] = in[0].data[i] * (in[1].data[i] > 0 ? 1 : alpha);
 }
 
+static double hard_sigmoid(double x)
+{
+    return isnan(x) ? x : fmin(fmax(x + 3, 0), 6) / 6;
+}
+
+REFERENCE(hard_sigmoid)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) out[0].data[i] = hard_sigmoid(in[0].data[i]);
+}
+
+REFERENCE(hard_sigmoid_dx)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++)
+        out[0].data[i] = fabs(in[1].data[i]) < 3 ? in[0].data[i] / 6 : 0;
+}
+
+REFERENCE(hard_swish)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) out[0].data[i] = in[0].data[i] * hard_sigmoid(in[0].data[i]);
+}
+
+REFERENCE(hard_swish_dx)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) {
+        double x = in[1].data[i];
+        out[0].data[i] = in[0].data[i] * (x <= -3 ? 0 : x < 3 ? x / 3 + 0.5 : 1);
+    }
+}
+
 REFERENCE(tanh)
 {
     for (int64_t i = 0; i < shape_count(out[0].shape); i++) out[0].data[i] = tanh(in[0].data[i]);

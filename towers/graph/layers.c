@@ -110,6 +110,13 @@ Value conv_window(Graph *g, Value x, const char *name, int32_t out, Window windo
     return graph_op(g, OP_CONV, name, OPERANDS(x, w), &attr, NULL);
 }
 
+Value depthwise(Graph *g, Value x, const char *name, Window window, Init init)
+{
+    OpAttr attr = {.conv.window = window};
+    Value w = conv_weight(g, name, graph_shape(g, x).c, 1, window, init);
+    return graph_op(g, OP_CONV, name, OPERANDS(x, w), &attr, NULL);
+}
+
 Value conv_transposed(Graph *g, Value x, const char *name, int32_t out, int32_t side, Window window, Init init)
 {
     OpAttr attr = {.conv.window = window};
@@ -225,6 +232,16 @@ Value add_relu(Graph *g, Value a, Value b)
 {
     OpAttr attr = {.add.relu = true};
     return graph_op(g, OP_ADD, NULL, OPERANDS(a, b), &attr, NULL);
+}
+
+Value hard_sigmoid(Graph *g, Value x)
+{
+    return unary(g, OP_HARD_SIGMOID, x, NULL);
+}
+
+Value hard_swish(Graph *g, Value x)
+{
+    return unary(g, OP_HARD_SWISH, x, NULL);
 }
 
 Value tanh_of(Graph *g, Value x)

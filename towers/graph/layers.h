@@ -40,6 +40,8 @@ Value conv_bias(Graph *g, Value x, const char *name, int32_t out, int32_t k, Fit
  * those of x: parameter `<name>.weight` {channels of x, out, kh, kw}. */
 Value conv_window_bias(Graph *g, Value x, const char *name, int32_t out, Window window, bool relu, Init init);
 Value conv_window(Graph *g, Value x, const char *name, int32_t out, Window window, Init init);
+/* Each channel by a window of its own: parameter `<name>.weight` {channels of x, 1, kh, kw}. */
+Value depthwise(Graph *g, Value x, const char *name, Window window, Init init);
 Value conv_transposed(Graph *g, Value x, const char *name, int32_t out, int32_t side, Window window, Init init);
 
 /* Batch norm over n, h, w, and ReLU if asked. Parameters `<name>.bn.weight`, `<name>.bn.bias`; states. */
@@ -76,6 +78,8 @@ Value relu(Graph *g, Value x);
 Value leaky_relu(Graph *g, Value x, float alpha);
 Value add(Graph *g, Value a, Value b);
 Value add_relu(Graph *g, Value a, Value b);
+Value hard_sigmoid(Graph *g, Value x);
+Value hard_swish(Graph *g, Value x);
 Value tanh_of(Graph *g, Value x);
 Value sigmoid(Graph *g, Value x);
 Value affine(Graph *g, Value x, float scale, float shift);

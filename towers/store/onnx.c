@@ -102,6 +102,7 @@ static void write_plain(Writer *w, const Op *op, const char *type, bool relu)
     for (int k = 0; k < op->in_count; k++)
         if (op->in[k].id) reads_value(w, node, op->in[k]);
     if (op->kind == OP_CONCAT) attribute_int(node, "axis", 1);
+    if (op->kind == OP_HARD_SIGMOID) attribute_float(node, "alpha", 1.0f / 6.0f); /* beta is 0.5 */
     if (op->kind == OP_LEAKY_RELU) attribute_float(node, "alpha", op->attr.leaky.alpha);
     writes_value(w, node, op->name, op->out[0], relu);
 }
@@ -206,6 +207,17 @@ static void write_pad(Writer *w, const Op *op)
     writes_value(w, node, op->name, op->out[0], false);
 }
 
+/* A value for each channel of an image; ONNX's operations spread what has one pixel by themselves. */
+static Status write_spread(Writer *w, const Op *op)
+{
+    Shape x = graph_shape(w->graph, op->in[0]), y = graph_shape(w->graph, op->out[0]);
+    if (x.n != y.n || x.c != y.c || x.h != 1 || x.w != 1)
+        return FAIL(ERR_UNSUPPORTED, "%s: %s spread to %s cannot be written as ONNX", op->name, shape_text(x),
+                    shape_text(y));
+    write_plain(w, op, "Identity", false);
+    return w->status;
+}
+
 /* A vector of channels becomes {1, c, 1, 1}, which what reads it spreads by itself. */
 static void write_channels(Writer *w, const Op *op)
 {
@@ -231,6 +243,9 @@ static Status write_op(Writer *w, const Op *op)
     case OP_RELU: write_plain(w, op, "Relu", false); break;
     case OP_LEAKY_RELU: write_plain(w, op, "LeakyRelu", false); break;
     case OP_TANH: write_plain(w, op, "Tanh", false); break;
+    case OP_HARD_SIGMOID: write_plain(w, op, "HardSigmoid", false); break;
+    case OP_HARD_SWISH: write_plain(w, op, "HardSwish", false); break;
+    case OP_SPREAD_TO: return write_spread(w, op);
     case OP_CONV_DX: return write_conv_transposed(w, op);
     case OP_AVG_POOL_DX: return write_repeat(w, op);
     case OP_RESHAPE: write_reshape(w, op); break;
