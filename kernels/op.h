@@ -140,8 +140,8 @@ int32_t window_out(int32_t side, int32_t k, int32_t stride, int32_t pad, bool ce
 
 bool window_is_point(const Window *window); /* 1x1, stride 1, no padding */
 
-/* Groups of a convolution of x by w: group g makes w.n / groups channels of y from w.c channels of x. They follow from the
- * shapes, as in cuDNN; a depthwise convolution has w.c = 1 and as many groups as channels. */
+/* Groups of a convolution of x by w: each makes its share of the channels of y from as many of x as w has. They follow from the
+ * shapes, as in cuDNN; a depthwise convolution has weights of one channel, and as many groups as x has channels. */
 static inline int32_t conv_groups(Shape x, Shape w)
 {
     return x.c / w.c;

@@ -135,9 +135,8 @@ static void build_small(Graph *g, const ModelOptions *options, Value image, Mode
 
 #define MOBILENET(NAME, TITLE, BUILD)                                                                                  \
     {                                                                                                                  \
-        .name = NAME, .title = TITLE,                                                                                  \
-        .paper = "Howard et al., \"Searching for MobileNetV3\", arXiv:1905.02244", .side = 224, .min_side = 8,         \
-        .channels = 3, .classes = 1000, .dropout = 0.2f, .mean = {0.485f, 0.456f, 0.406f},                             \
+        .name = NAME, .title = TITLE, .paper = "Howard et al., \"Searching for MobileNetV3\", arXiv:1905.02244",       \
+        .side = 224, .min_side = 8, .channels = 3, .classes = 1000, .dropout = 0.2f, .mean = {0.485f, 0.456f, 0.406f}, \
         .std = {0.229f, 0.224f, 0.225f}, .defaults = "bn-decay: 0.99\nwinograd: true\n", .build = BUILD,               \
     }
 

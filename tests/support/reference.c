@@ -108,8 +108,8 @@ static void conv_terms(Window k, RefTensor x, RefTensor w, RefTensor y, Term *te
                 int h = p.h * k.stride_h - k.pad_h + kh, v = p.w * k.stride_w - k.pad_w + kw;
                 if (h < 0 || v < 0 || h >= x.shape.h || v >= x.shape.w) continue;
                 for (int o = 0; o < w.shape.n; o++)
-                    term(&x.data[index_of(x.shape, p.n, o / (w.shape.n / groups) * w.shape.c, h, v)], &w.data[index_of(w.shape, o, 0, kh, kw)],
-                         &y.data[pixel * y.shape.c + o], w.shape.c);
+                    term(&x.data[index_of(x.shape, p.n, o / (w.shape.n / groups) * w.shape.c, h, v)],
+                         &w.data[index_of(w.shape, o, 0, kh, kw)], &y.data[pixel * y.shape.c + o], w.shape.c);
             }
     }
 }
@@ -303,7 +303,8 @@ REFERENCE(hard_sigmoid_dx)
 
 REFERENCE(hard_swish)
 {
-    for (int64_t i = 0; i < shape_count(out[0].shape); i++) out[0].data[i] = in[0].data[i] * hard_sigmoid(in[0].data[i]);
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++)
+        out[0].data[i] = in[0].data[i] * hard_sigmoid(in[0].data[i]);
 }
 
 REFERENCE(hard_swish_dx)

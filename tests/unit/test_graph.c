@@ -55,6 +55,7 @@ static const ShapeCase shape_cases[] = {
     {"window too large", OP_CONV, {{64, 768, 1, 1}, {384, 768, 3, 3}}, {0}, K3S2, {0}, {0},
      "x: window 3x3 stride 2 does not fit input 1x1 (64x768x1x1)"},
     {"channels differ", OP_CONV, {{2, 3, 9, 9}, {4, 5, 3, 3}}, {0}, K3S2, {0}, {0}, "x: input channels of the weights: expected 3, found 5"},
+    {"groups", OP_CONV, {{2, 8, 9, 9}, {6, 2, 3, 3}}, {0}, K3S2, {0}, {0}, "x: 6 output channels cannot be divided among 4 groups"},
     {"window is not the weights'", OP_CONV, {{2, 3, 9, 9}, {4, 3, 5, 3}}, {0}, K3S2, {0}, {0}, "x: height of the window: expected 3, found 5"},
     {"bias too short", OP_CONV, {{2, 3, 9, 9}, {4, 3, 3, 3}, {1, 3, 1, 1}}, {0}, K3S2, {0}, {0}, "x: shape of the bias: expected 1x4x1x1, found 1x3x1x1"},
     {"no stride", OP_CONV, {{2, 3, 9, 9}, {4, 3, 1, 1}}, {0}, {.conv.window = {1, 1, 0, 1, 0, 0}}, {0}, {0},

@@ -19,8 +19,9 @@ static void conv_dtypes(ShapeCall *c, int weights)
 static void conv_fits(ShapeCall *c, Shape x, Shape w, Shape y)
 {
     const Window *window = &c->op->attr.conv.window;
-    if (x.c % w.c) rule_count(c, "input channels of the weights", x.c, w.c);
-    if (w.n % conv_groups(x, w))
+    if (x.c % w.c)
+        rule_count(c, "input channels of the weights", x.c, w.c);
+    else if (w.n % conv_groups(x, w))
         rule_fail(c, ERR_SHAPE, "%d output channels cannot be divided among %d groups", w.n, conv_groups(x, w));
     rule_count(c, "height of the window", window->kh, w.h);
     rule_count(c, "width of the window", window->kw, w.w);

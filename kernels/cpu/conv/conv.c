@@ -6,21 +6,21 @@
 
 static const ConvImpl *const data_list[] = {
 #ifdef CPU_HAS_LANES
-    &conv_winograd_f4_3, &conv_winograd_f2_5, &conv_winograd_f2_3, &conv_winograd_f4_7,
-    &conv_positions,     &conv_pointwise,
+    &conv_winograd_f4_3, &conv_winograd_f2_5, &conv_winograd_f2_3, &conv_winograd_f4_7, &conv_positions,
+    &conv_pointwise,
 #endif
     &conv_depthwise,     &conv_columns_dx,    &conv_phases_dx,     &conv_onednn,        NULL,
 };
 static const ConvImpl *const weights_list[] = {
 #ifdef CPU_HAS_LANES
-    &conv_winograd_dw_f4_3, &conv_winograd_dw_f2_5,
-    &conv_winograd_dw_f2_3, &conv_winograd_dw_f4_7,
+    &conv_winograd_dw_f4_3, &conv_winograd_dw_f2_5, &conv_winograd_dw_f2_3,
+    &conv_winograd_dw_f4_7,
 #if defined(__x86_64__)
     &conv_wgrad_amx,        &conv_wgrad_avx512,
 #endif
     &conv_wgrad_f32,        &conv_image_dw,
 #endif
-    &conv_depthwise_dw,     &conv_onednn,         NULL,
+    &conv_depthwise_dw,     &conv_onednn,           NULL,
 };
 
 typedef struct ChosenConv {

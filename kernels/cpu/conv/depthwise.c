@@ -7,8 +7,8 @@
  *
  * A sum is made by one thread, in an order that follows from the shapes alone. The weights are laid out as [tap][channel] in
  * workspace at each call, channels padded with zeros. */
-#include "kernels/cpu/conv/conv_impl.h"
 #include "kernels/cpu/conv/depthwise.h"
+#include "kernels/cpu/conv/conv_impl.h"
 #include "kernels/cpu/isa.h"
 
 enum { PADDED = 16 /* channels: a vector of AVX-512 */, PARTS = 16 /* of a weight gradient, at most */ };
@@ -34,6 +34,8 @@ static const DepthwiseCode *code_for(Dtype dtype)
 #if defined(__x86_64__)
     if (cpu_isa() >= (dtype == DTYPE_F32 ? CPU_AVX512 : CPU_AVX512_BF16)) return &depthwise_avx512;
     if (cpu_isa() >= CPU_AVX2 && dtype == DTYPE_F32) return &depthwise_avx2;
+#elif defined(__aarch64__)
+    if (cpu_isa() == CPU_NEON && dtype == DTYPE_F32) return &depthwise_neon;
 #endif
     (void)dtype;
     return NULL;
@@ -234,7 +236,8 @@ static Status run_weights(const void *made, Device *device, OpCall *call)
 {
     enum { CHANNELS = 64 };
     const Depthwise *d = made;
-    DepthwiseRun run = {.made = d, .x = &call->in[0], .y = &call->in[1], .dw = call->out[0].data, .sums = call->workspace};
+    DepthwiseRun run = {
+        .made = d, .x = &call->in[0], .y = &call->in[1], .dw = call->out[0].data, .sums = call->workspace};
     chunks_run(device, d->parts, 1, dw_parts, &run);
     chunks_run(device, run.x->shape.c, CHANNELS, dw_channels, &run);
     return OK;

@@ -21,11 +21,11 @@ typedef struct DepthwiseRow {
     int64_t w_step;                 /* floats from tap to tap */
     int64_t columns, in_pitch;      /* of a row of `in`; elements from column to column */
     int64_t first, in_step, tap_step;
-    int64_t count;       /* pixels of the result */
-    void *out;           /* pixel 0 */
-    const void *acc;     /* added; NULL: nothing */
+    int64_t count;              /* pixels of the result */
+    void *out;                  /* pixel 0 */
+    const void *acc;            /* added; NULL: nothing */
     int64_t out_step, acc_step; /* elements from pixel to pixel */
-    const float *bias;   /* NULL: none */
+    const float *bias;          /* NULL: none */
     bool relu;
 } DepthwiseRow;
 
@@ -44,5 +44,5 @@ typedef struct DepthwiseCode {
     void (*taps)(const DepthwiseTaps *taps);
 } DepthwiseCode;
 
-extern const DepthwiseCode depthwise_avx2;   /* f32 */
-extern const DepthwiseCode depthwise_avx512; /* f32; bf16 with AVX512-BF16 */
+extern const DepthwiseCode depthwise_avx2, depthwise_neon; /* f32 */
+extern const DepthwiseCode depthwise_avx512;               /* f32; bf16 with AVX512-BF16 */

@@ -30,7 +30,8 @@ TILE_INLINE void pixels_run(Dtype dtype, const DepthwiseRow *r, int n, int64_t t
         for (int k = k0; k < k1; k++) {
             Vector w = floats_load(r->w[row] + k * r->w_step + i);
             int64_t at = (r->first + t * r->in_step + k * r->tap_step) * r->in_pitch + i;
-            for (int p = 0; p < n; p++) sum[p] = add_product(sum[p], channels_load(dtype, r->in[row], at + p * step, left), w);
+            for (int p = 0; p < n; p++)
+                sum[p] = add_product(sum[p], channels_load(dtype, r->in[row], at + p * step, left), w);
         }
     for (int p = 0; p < n; p++) {
         if (r->acc) sum[p] += channels_load(dtype, r->acc, (t + p) * r->acc_step + i, left);

@@ -30,15 +30,15 @@ TILE_INLINE Vector add_times(Vector a, Vector b, float factor)
     return _mm256_fmadd_ps(b, _mm256_set1_ps(factor), a);
 }
 
-TILE_INLINE Vector floats_load(const float *from)
-{
-    return _mm256_loadu_ps(from);
-}
-
 /* sum + a b, rounded once */
 TILE_INLINE Vector add_product(Vector sum, Vector a, Vector b)
 {
     return _mm256_fmadd_ps(a, b, sum);
+}
+
+TILE_INLINE Vector floats_load(const float *from)
+{
+    return _mm256_loadu_ps(from);
 }
 
 TILE_INLINE void floats_store(float *to, Vector value)

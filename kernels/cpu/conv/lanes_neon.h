@@ -31,6 +31,12 @@ TILE_INLINE Vector add_times(Vector a, Vector b, float factor)
     return vfmaq_n_f32(a, b, factor);
 }
 
+/* sum + a b, rounded once */
+TILE_INLINE Vector add_product(Vector sum, Vector a, Vector b)
+{
+    return vfmaq_f32(sum, a, b);
+}
+
 TILE_INLINE Vector floats_load(const float *from)
 {
     return vld1q_f32(from);
