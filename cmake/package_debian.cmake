@@ -13,7 +13,8 @@ file(WRITE ${share}/lintian/overrides/towers
   "# One package has program, library and header: the library serves programs that are built on the same machine.\n"
   "towers: package-name-doesnt-match-sonames *\ntowers: link-to-shared-library-in-wrong-package *\n"
   "# cpack writes these scripts for every package with a library, besides the trigger.\ntowers: maintscript-calls-ldconfig *\n")
-foreach(file doc/towers/changelog man/man1/towers.1)
+file(GLOB pages RELATIVE ${share} ${share}/man/man1/*.1)
+foreach(file doc/towers/changelog ${pages})
   execute_process(COMMAND gzip -9nf ${share}/${file} COMMAND_ERROR_IS_FATAL ANY)
 endforeach()
 file(CHMOD ${share}/doc/towers/copyright ${share}/lintian/overrides/towers PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)

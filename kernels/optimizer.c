@@ -4,18 +4,18 @@
 const OptimizerInfo optimizer_infos[OPTIMIZER_COUNT] = {
 #define INFO(KIND, name, slots, start, uses, epsilon, layerwise)                                                       \
     [OPTIMIZER_##KIND] = {name, slots, start, uses, epsilon, layerwise},
-#define OPTIMIZER(KIND, rule, name, slots, start, uses, momentum, epsilon)                                             \
+#define OPTIMIZER(KIND, rule, name, slots, start, uses, momentum, epsilon, about)                                      \
     INFO(KIND, name, slots, start, uses, epsilon, false)
-#define OPTIMIZER_LAYERWISE(KIND, rule, name, slots, start, uses, momentum, epsilon)                                   \
+#define OPTIMIZER_LAYERWISE(KIND, rule, name, slots, start, uses, momentum, epsilon, about)                            \
     INFO(KIND, name, slots, start, uses, epsilon, true)
 #include "kernels/optimizers.def"
 };
 
 const struct OptimizerChoiceInfo optimizer_choices[OPT_COUNT] = {
-#define OPTIMIZER(KIND, rule, name, slots, start, uses, momentum, epsilon)                                             \
-    [OPT_##KIND] = {name, OPTIMIZER_##KIND, momentum, false},
-#define OPTIMIZER_AS(CHOICE, name, KIND, momentum, nesterov)                                                           \
-    [OPT_##CHOICE] = {name, OPTIMIZER_##KIND, momentum, nesterov},
+#define OPTIMIZER(KIND, rule, name, slots, start, uses, momentum, epsilon, about)                                      \
+    [OPT_##KIND] = {name, OPTIMIZER_##KIND, momentum, false, about},
+#define OPTIMIZER_AS(CHOICE, name, KIND, momentum, nesterov, about)                                                    \
+    [OPT_##CHOICE] = {name, OPTIMIZER_##KIND, momentum, nesterov, about},
 #include "kernels/optimizers.def"
 };
 

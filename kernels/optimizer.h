@@ -48,6 +48,7 @@ extern const struct OptimizerChoiceInfo {
     OptimizerKind kind;
     double momentum;
     bool nesterov;
+    const char *about;
 } optimizer_choices[OPT_COUNT];
 
 enum { OPTIMIZER_SLOTS = 2, TRUST_PARTS = 256 };

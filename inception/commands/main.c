@@ -94,15 +94,20 @@ Status version_command(const Options *options, JobFiles *files, FILE *to)
     return OK;
 }
 
+static bool help_wanted(const Options *options)
+{
+    return options->help || options->help_all || options->help_debug || options->version;
+}
+
 Status help_command(const Options *options, JobFiles *files, FILE *to)
 {
-    Verb verb = options->verb == VERB_HELP ? VERB_NONE : options->verb;
+    Verb verb = options->verb == VERB_HELP && !help_wanted(options) ? VERB_NONE : options->verb;
     const char *name = options->argument_count ? options->arguments[0] : NULL;
     const Model *model = NULL;
     (void)files;
     if (options->verb == VERB_HELP && name) {
         verb = verb_find(name);
-        if (verb == VERB_NONE) return FAIL(ERR_ARG, "unknown command '%s'; 'towers help' lists all commands", name);
+        if (verb == VERB_NONE) return help_option_print(to, name, help_width());
     } else if (name && model_find(name, &model) != OK) {
         model = NULL; /* not a model: help about all */
     }
@@ -116,9 +121,15 @@ Status help_command(const Options *options, JobFiles *files, FILE *to)
 
 Status man_command(const Options *options, JobFiles *files, FILE *to)
 {
+    const char *name = options->argument_count ? options->arguments[0] : NULL;
+    Verb verb = name ? verb_find(name) : VERB_NONE;
     (void)files;
     if (options->json) return manual_json(to);
-    manual_print(to, options->markdown);
+    if (name && verb == VERB_NONE) return FAIL(ERR_ARG, "unknown command '%s'; 'towers help' lists all commands", name);
+    if (options->markdown)
+        pages_print(to, verb);
+    else
+        manual_print(to, verb);
     return OK;
 }
 
@@ -144,11 +155,6 @@ static const struct {
 #define COMMAND(id, name, open, run, ...) [VERB_##id] = {open, run},
 #include "inception/options/commands.def"
 };
-
-static bool help_wanted(const Options *options)
-{
-    return options->help || options->help_all || options->help_debug || options->version;
-}
 
 static Status verb_run(Options *options, Ending *ending)
 {

@@ -3,6 +3,8 @@
 #include "inception/options/options_internal.h"
 #include "kernels/base/text.h"
 
+#include <ctype.h>
+
 /* A part of a condition: a word with its values, as "opt=adam,lamb". */
 typedef struct Clause {
     bool negated;
@@ -15,10 +17,13 @@ enum { HYPER_WORDS = sizeof hyper_words / sizeof *hyper_words };
 
 /* What a model must be or have, and what is said if it is not. */
 static const struct {
-    const char *word, *lacks;
-} model_words[] = {{"classifier", "predicts no classes"}, {"critic", "has no critic"},
-                   {"generator", "generates no images"},  {"dropout", "has no dropout"},
-                   {"width", "has no such size"},         {"penalty", "has no gradient penalty"}};
+    const char *word, *lacks, *those;
+} model_words[] = {{"classifier", "predicts no classes", "classifiers"},
+                   {"critic", "has no critic", "GANs"},
+                   {"generator", "generates no images", "GANs"},
+                   {"dropout", "has no dropout", "networks with dropout"},
+                   {"width", "has no such size", "GANs whose width can be chosen"},
+                   {"penalty", "has no gradient penalty", "GANs with a gradient penalty"}};
 enum { MODEL_WORDS = sizeof model_words / sizeof *model_words };
 
 /* The clause that begins at `text`; returns what follows it. */
@@ -212,6 +217,96 @@ const char *option_optimizers(OptionId id, char *text, size_t bytes)
     (void)clause_take(when, &clause);
     values_say(&clause, text, bytes);
     return text;
+}
+
+/* ---- conditions in words */
+
+/* "--sched step, exponential or plateau" */
+static void option_clause_say(const Clause *clause, Text *text)
+{
+    text_add(text, "--%s", clause->word);
+    for (const char *p = clause->values; *p; p += *p == ',') {
+        int one = (int)strcspn(p, ",");
+        text_add(text, "%s%.*s", p == clause->values ? " " : p[one] ? ", " : " or ", one, p);
+        p += one;
+    }
+}
+
+/* The commands that a clause is about. */
+static uint64_t clause_verbs(OptionId id, const Clause *clause)
+{
+    Verb verb = verb_find(clause->word);
+    uint64_t all = option_info(id)->verbs & ~(OPTION_NOT_IN_CONFIG | OPTION_ONLY_TYPED);
+    OptionId of = option_named(clause->word);
+    if (verb != VERB_NONE) return UINT64_C(1) << verb;
+    return of < OPTION_ID_COUNT && !clause->negated ? all & option_info(of)->verbs : all;
+}
+
+/* One sentence for clauses of which one must hold. */
+static void clauses_say(const Clause *clauses, int count, bool inside, Text *text)
+{
+    char values[LABEL_BYTES];
+    const char *only = clauses->negated ? "not" : "only";
+    text_add(text, "%c%s ", inside ? *only : toupper((unsigned char)*only), only + 1);
+    if (verb_find(clauses->word) != VERB_NONE) {
+        values_say(clauses, values, sizeof values);
+        text_add(text, "%s%s.", *values == '-' ? "with " : "", values);
+        return;
+    }
+    for (int k = 0; k < MODEL_WORDS && !strcmp(clauses->word, "model"); k++)
+        if (lists(clauses, model_words[k].word)) text_add(text, "for %s.", model_words[k].those);
+    if (!strcmp(clauses->word, "model")) return;
+    for (int k = 0; k < count; k++) {
+        text_add(text, "%s", !k ? "with " : k + 1 < count ? ", " : " or ");
+        option_clause_say(&clauses[k], text);
+    }
+    text_add(text, ".");
+}
+
+/* "towers export: ", if only some of the option's commands are meant; true then. */
+static bool verbs_say(uint64_t verbs, Text *text)
+{
+    const char *before = "towers ";
+    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
+        if (!(verbs >> verb & 1)) continue;
+        text_add(text, "%s%s", before, verb_info(verb)->name);
+        before = ", ";
+    }
+    text_add(text, ": ");
+    return true;
+}
+
+void condition_say(OptionId id, Verb verb, char *buffer, size_t bytes)
+{
+    enum { MOST = 4 };
+    Text text = text_start(buffer, bytes);
+    const char *when = option_info(id)->when ? option_info(id)->when : "";
+    uint64_t all = option_info(id)->verbs & ~(OPTION_NOT_IN_CONFIG | OPTION_ONLY_TYPED);
+    while (*when) {
+        Clause clauses[MOST];
+        int count = 0;
+        bool optimizers = !strncmp(when, "uses=", 5); /* option_optimizers */
+        for (when = clause_take(when, &clauses[count++]); *when == '|' && count < MOST;)
+            when = clause_take(when + 1, &clauses[count++]);
+        when += *when == ' ';
+        uint64_t verbs = 0;
+        for (int k = 0; k < count; k++) verbs |= clause_verbs(id, &clauses[k]);
+        if (optimizers || (verb != VERB_NONE && !(verbs >> verb & 1))) continue;
+        if (text.used) text_add(&text, " ");
+        clauses_say(clauses, count, verb == VERB_NONE && verbs != all && verbs_say(verbs, &text), &text);
+    }
+}
+
+bool condition_asks(OptionId id, OptionId other)
+{
+    Clause clause;
+    const char *when = option_info(id)->when ? option_info(id)->when : "";
+    while (*when) {
+        when = clause_take(when, &clause);
+        if (!clause.negated && option_named(clause.word) == other) return true;
+        when += *when != 0;
+    }
+    return false;
 }
 
 /* ---- the table's own check */

@@ -26,5 +26,10 @@ NODISCARD Status conditions_of_model_check(const Options *options, const Model *
 bool option_concerns(OptionId id, const Model *model);
 /* "adam, adamw and lamb" for an option whose condition is `uses`; else "". */
 const char *option_optimizers(OptionId id, char *text, size_t bytes);
+/* The condition in sentences: "Only with --augment. Only with --crop box."; "" if there is none, or if option_optimizers
+ * says it. For one command, or for all of them (VERB_NONE): "towers export: only with --int8." */
+void condition_say(OptionId id, Verb verb, char *text, size_t bytes);
+/* Whether the condition of `id` asks for that other option. */
+bool condition_asks(OptionId id, OptionId other);
 /* For the test of the table: ERR_INTERNAL for a condition that cannot be read. */
 NODISCARD Status condition_read(OptionId id);

@@ -1,6 +1,8 @@
 /* --help and --help-all: examples first, then options in two columns, wrapped to the terminal's width. */
 #include "inception/options/help.h"
+#include "inception/models/models.h"
 #include "inception/options/conditions.h"
+#include "inception/options/options_internal.h"
 #include "kernels/base/text.h"
 
 #include <sys/ioctl.h>
@@ -24,45 +26,6 @@ int help_width(void)
     return width < LEAST_WIDTH ? LEAST_WIDTH : width > MOST_WIDTH ? MOST_WIDTH : (int)width;
 }
 
-/* ---- text of a row */
-
-bool option_visible(OptionId id)
-{
-    for (Verb verb = VERB_NONE; verb < VERB_COUNT; verb++)
-        if (option_belongs(id, verb) && (verb == VERB_NONE || !verb_info(verb)->hidden)) return true;
-    return false;
-}
-
-static bool default_is_true(OptionId id)
-{
-    char value[OPTION_FORMAT_BYTES];
-    return option_info(id)->type == OPTION_IS_FLAG &&
-           !strcmp(option_format(&option_defaults, id, value, sizeof value), "true");
-}
-
-void option_usage(OptionId id, char *text, size_t bytes)
-{
-    const OptionInfo *info = option_info(id);
-    const char *value = info->type == OPTION_IS_CHOICE ? "NAME" : info->metavar ? info->metavar : "";
-    snprintf(text, bytes, "--%s%s%s%s", default_is_true(id) ? "[no-]" : "", info->flag, *value ? " " : "", value);
-}
-
-/* Choices, or the optimizers that use a hyperparameter, are inserted after the concept, before the explanations that follow
- * the first semicolon. */
-void option_story(OptionId id, char *text, size_t bytes)
-{
-    char value[OPTION_FORMAT_BYTES], choices[STORY_BYTES / 2], optimizers[STORY_BYTES / 2];
-    const OptionInfo *info = option_info(id);
-    const char *usual = option_format(&option_defaults, id, value, sizeof value);
-    bool of = *option_optimizers(id, optimizers, sizeof optimizers) != 0;
-    int concept = (int)strcspn(info->help, info->choices || of ? ";" : "");
-    if (info->type == OPTION_IS_FLAG) usual = default_is_true(id) ? "on" : "";
-    Text list = text_start(choices, sizeof choices); /* ": sgd, momentum, adam" */
-    for (int k = 0; info->choices && info->choices[k]; k++) text_add(&list, "%s%s", k ? ", " : ": ", info->choices[k]);
-    snprintf(text, bytes, "%.*s%s%s%s%s%s%s%s", concept, info->help, choices, of ? " of " : "", optimizers,
-             info->help + concept, *usual ? " (default: " : "", usual, *usual ? ")" : "");
-}
-
 /* ---- two columns */
 
 /* Print `text` from `column` on, wrapped at blanks, with the cursor at column `at`; ends the line. */
@@ -83,9 +46,13 @@ static void print_wrapped(FILE *to, const char *text, int at, int column, int wi
     fputc('\n', to);
 }
 
-static void print_row(FILE *to, const char *left, const char *right, int width)
+static int text_column(int width)
 {
-    int column = width < NARROW_WIDTH ? NARROW_COLUMN : TEXT_COLUMN;
+    return width < NARROW_WIDTH ? NARROW_COLUMN : TEXT_COLUMN;
+}
+
+static void print_row(FILE *to, const char *left, const char *right, int column, int width)
+{
     int at = fprintf(to, "%s", left);
     if (at + 2 > column) {
         fputc('\n', to);
@@ -104,7 +71,7 @@ static void print_option(FILE *to, OptionId id, int width)
         snprintf(left, sizeof left, "  -%c, %s", letter, usage);
     else
         snprintf(left, sizeof left, "      %s", usage);
-    print_row(to, left, story, width);
+    print_row(to, left, story, text_column(width), width);
 }
 
 /* The options of a command up to a level. */
@@ -132,7 +99,7 @@ static void print_verbs(FILE *to, int width)
         const VerbInfo *info = verb_info(verb);
         if (info->hidden) continue;
         snprintf(left, sizeof left, "  %s %s", info->name, info->arguments);
-        print_row(to, left, info->summary, width);
+        print_row(to, left, info->summary, text_column(width), width);
     }
 }
 
@@ -169,13 +136,99 @@ void help_print(FILE *to, Verb verb, const Model *model, OptionLevel level, int 
     print_options(to, verb, model, level, width);
     fputc('\n', to);
     if (verb == VERB_NONE)
-        print_wrapped(to, "See also: 'towers help COMMAND', 'towers COMMAND --help-all', 'man towers'.", 0, 0, width);
+        print_wrapped(to, "See also: 'towers help COMMAND', 'towers help OPTION', 'man towers'.", 0, 0, width);
     else if (option_belongs(OPTION_ID_config, verb))
-        print_wrapped(to,
-                      "Options can also be set in --config FILE ('flag: value') or as TOWERS_FLAG. Precedence: command "
-                      "line, environment, file, recipe.",
-                      0, 0, width);
+        print_wrapped(
+            to,
+            "'towers help OPTION' explains one. All can be set in --config FILE ('flag: value') or as TOWERS_FLAG. "
+            "Precedence: command line, environment, file, recipe.",
+            0, 0, width);
     else
-        print_wrapped(to, "Options can also be set in the environment (TOWERS_FLAG); the command line overrides it.", 0,
-                      0, width);
+        print_wrapped(
+            to,
+            "'towers help OPTION' explains one. Options can also be set in the environment (TOWERS_FLAG); the "
+            "command line overrides it.",
+            0, 0, width);
+}
+
+/* ---- one option */
+
+static void print_values(FILE *to, OptionId id, int width)
+{
+    ValueWords value;
+    char left[sizeof value.name + 4];
+    int column = 0;
+    for (int k = 0; option_value_words(id, k, &value); k++)
+        column = (int)strlen(value.name) + 4 > column ? (int)strlen(value.name) + 4 : column;
+    if (column) fputc('\n', to);
+    for (int k = 0; option_value_words(id, k, &value); k++) {
+        snprintf(left, sizeof left, "  %s", value.name);
+        print_row(to, left, value.about, column, width);
+    }
+}
+
+static void print_paragraph(FILE *to, const char *before, const char *text, int width)
+{
+    if (!*text) return;
+    fprintf(to, "\n%s", before);
+    print_wrapped(to, text, (int)strlen(before), (int)strlen(before), width);
+}
+
+static void print_explained(FILE *to, OptionId id, int width)
+{
+    OptionWords words;
+    const OptionInfo *info = option_info(id);
+    char line[sizeof words.term + sizeof words.story + 4];
+    option_describe(id, VERB_NONE, &words);
+    snprintf(line, sizeof line, "%s: %s", words.term, words.story);
+    print_wrapped(to, line, 0, 0, width);
+    print_values(to, id, width);
+    if (info->more) print_paragraph(to, "", info->more, width);
+    print_paragraph(to, "", words.condition, width);
+    print_paragraph(to, "", words.facts, width);
+    print_paragraph(to, "Goes with it: ", words.related, width);
+    if (info->example) fprintf(to, "\nExample:\n  %s\n", info->example);
+}
+
+/* The option of which the word is a value: "cosine". */
+static OptionId option_of_value(const char *word)
+{
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+        ValueWords value;
+        for (int k = 0; option_visible(id) && option_value_words(id, k, &value); k++)
+            if (!strcmp(value.name, word)) return id;
+    }
+    return OPTION_ID_COUNT;
+}
+
+static Status refuse_word(const char *word)
+{
+    char near[FACTS_BYTES];
+    const Model *model;
+    OptionId of = option_of_value(word);
+    words_near(word, near, sizeof near);
+    if (of != OPTION_ID_COUNT)
+        return FAIL(ERR_ARG, "'%s' is a value of --%s; 'towers help %s' explains it", word, option_info(of)->flag,
+                    option_info(of)->flag);
+    if (model_find(word, &model) == OK)
+        return FAIL(ERR_ARG, "'%s' is a model; 'towers info %s' describes it", word, word);
+    return FAIL(ERR_ARG,
+                "'%s' is neither a command nor an option%s ('towers help' lists the commands, 'towers COMMAND "
+                "--help-all' their options)",
+                word, near);
+}
+
+Status help_option_print(FILE *to, const char *word, int width)
+{
+    const char *name = word + strspn(word, "-");
+    bool negated, any = false;
+    OptionId found = option_find(name, &negated);
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+        bool letter = *name && !name[1] && option_info(id)->letter == *name;
+        if (!option_visible(id) || (id != found && !letter)) continue;
+        if (any) fputs("\n", to);
+        print_explained(to, id, width);
+        any = true;
+    }
+    return any ? OK : refuse_word(word);
 }

@@ -1,192 +1,159 @@
-/* The manual page and docs/options.md: options.def written as roff (man(7)) or as Markdown. */
-
+/* Manual pages as roff (man(7)): towers(1) for the program, towers-COMMAND(1) for a command with all its options. */
 #include "inception/options/help.h"
 #include "kernels/base/text.h"
 
-typedef struct ManualPage {
-    FILE *to; /* borrowed */
-    bool markdown;
-    bool blank; /* Markdown: an empty line was written last */
-} ManualPage;
-
-const ExitMeaning exit_meanings[] = {
-    {0, "success"},
-    {1, "internal error, a bug in towers"},
-    {2, "invalid usage or configuration; nothing was created"},
-    {3, "invalid data files"},
-    {4, "unusable checkpoint or weights file"},
-    {5, "device, driver or memory failure, or a feature that this build or device lacks"},
-    {6, "storage failure: a file could not be written"},
-    {7, "a tower ended unexpectedly or timed out in a collective operation"},
-    {8, "NaN or Inf, or towers whose weights differ"},
-    {0, NULL},
-};
-
-/* Write text with the special characters of roff or Markdown escaped. */
-static void put_text(ManualPage *page, const char *text)
+/* Write text with the special characters of roff escaped. */
+static void put_text(FILE *to, const char *text)
 {
     for (const char *p = text; *p; p++) {
-        if (page->markdown)
-            fprintf(page->to, strchr("\\`*_<>[]|#", *p) ? "\\%c" : "%c", *p);
-        else if (*p == '\\')
-            fputs("\\e", page->to);
+        if (*p == '\\')
+            fputs("\\e", to);
         else if (*p == '-')
-            fputs("\\-", page->to);
+            fputs("\\-", to);
         else if ((*p == '.' || *p == '\'') && p == text)
-            fprintf(page->to, "\\&%c", *p);
+            fprintf(to, "\\&%c", *p);
         else
-            fputc(*p, page->to);
+            fputc(*p, to);
     }
 }
 
-/* Markdown separates headings and paragraphs by exactly one empty line. */
-static void put_blank(ManualPage *page)
+static void put_paragraph(FILE *to, const char *macro, const char *text)
 {
-    if (page->markdown && !page->blank) fputc('\n', page->to);
-    page->blank = true;
-}
-
-static void put_heading(ManualPage *page, const char *title)
-{
-    put_blank(page);
-    fprintf(page->to, page->markdown ? "## %s\n\n" : ".SH \"%s\"\n", title);
-}
-
-static void put_paragraph(ManualPage *page, const char *text)
-{
-    put_blank(page);
-    if (!page->markdown) fputs(".PP\n", page->to);
-    put_text(page, text);
-    fputc('\n', page->to);
-    page->blank = false;
-    put_blank(page);
+    if (!*text) return;
+    fprintf(to, "%s\n", macro);
+    put_text(to, text);
+    fputc('\n', to);
 }
 
 /* Write a term with its description. */
-static void put_item(ManualPage *page, const char *term, const char *text)
+static void put_item(FILE *to, const char *term, const char *text)
 {
-    if (page->markdown) {
-        fprintf(page->to, "- `%s`: ", term);
-    } else {
-        fputs(".TP\n.B ", page->to);
-        put_text(page, term);
-        fputc('\n', page->to);
-    }
-    put_text(page, text);
-    fputc('\n', page->to);
-    page->blank = false;
+    fputs(".TP\n.B ", to);
+    put_text(to, term);
+    fputc('\n', to);
+    put_text(to, text);
+    fputc('\n', to);
 }
 
-static void add_verbs(OptionId id, char *buffer, size_t bytes)
+/* ---- options */
+
+static void put_values(FILE *to, OptionId id)
 {
-    Text text = text_start(buffer, bytes);
-    int shown = 0, all = 0;
-    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
-        all += !verb_info(verb)->hidden;
-        if (verb_info(verb)->hidden || !option_belongs(id, verb)) continue;
-        text_add(&text, "%s%s", shown++ ? ", " : " Commands: ", verb_info(verb)->name);
-    }
-    if (shown == all)
-        buffer[0] = 0;
-    else if (shown)
-        text_add(&text, ".");
+    ValueWords value;
+    if (!option_value_words(id, 0, &value)) return;
+    fputs(".RS\n", to);
+    for (int k = 0; option_value_words(id, k, &value); k++) put_item(to, value.name, value.about);
+    fputs(".RE\n", to);
 }
 
-/* Whether a resumed run may change the option. */
-static const char *resume_note(OptionId id)
+static void put_option(FILE *to, Verb verb, OptionId id)
 {
-    switch (option_info(id)->resume) {
-    case RESUME_SAME: return " Must not change on resume.";
-    case RESUME_TOTAL: return " May change on resume unless the schedule depends on it.";
-    case RESUME_MADE: return " May change on resume if its effect is the same.";
-    default: return "";
-    }
-}
-
-static void put_option(ManualPage *page, OptionId id)
-{
-    char usage[USAGE_BYTES], term[USAGE_BYTES + 8], story[STORY_BYTES], text[3 * STORY_BYTES], verbs[256], aliases[256];
+    OptionWords words;
     const OptionInfo *info = option_info(id);
-    char letter = option_info(id)->letter;
-    option_usage(id, usage, sizeof usage);
-    option_story(id, story, sizeof story);
-    Text names = text_start(aliases, sizeof aliases);
-    /* " Alias: --wd. Commands: train, bench." */
-    const char *all = option_info(id)->aliases ? option_info(id)->aliases : "";
-    for (const char *p = all; *p;) {
-        int length = (int)strcspn(p, ",");
-        text_add(&names, "%s--%.*s", p > all ? ", " : strchr(p, ',') ? " Aliases: " : " Alias: ", length, p);
-        p += length + (p[length] == ',');
-    }
-    if (*all) text_add(&names, ".");
-    add_verbs(id, verbs, sizeof verbs);
-    if (letter)
-        snprintf(term, sizeof term, "-%c, %s", letter, usage);
-    else
-        snprintf(term, sizeof term, "%s", usage);
-    snprintf(text, sizeof text, "%s.%s%s%s%s%s%s%s", story, info->more ? " " : "", info->more ? info->more : "",
-             aliases, verbs, resume_note(id), info->example ? " Example: " : "", info->example ? info->example : "");
-    put_item(page, term, text);
+    option_describe(id, verb, &words);
+    put_item(to, words.term, words.story);
+    put_values(to, id);
+    if (info->more) put_paragraph(to, ".IP", info->more);
+    put_paragraph(to, ".IP", words.condition);
+    put_paragraph(to, ".IP", words.facts);
+    if (info->example) put_paragraph(to, ".IP", info->example);
 }
 
-static void put_options(ManualPage *page)
+static void put_options(FILE *to, Verb verb)
 {
-    put_heading(page, page->markdown ? "Options" : "OPTIONS");
-    put_paragraph(page, "Dashes and underscores in flags are interchangeable. Values follow as --flag=value or --flag "
-                        "value. --no-flag turns a flag off, and -- ends the options.");
+    fputs(".SH OPTIONS\n", to);
+    put_text(
+        to,
+        "Dashes and underscores in flags are interchangeable. Values follow as --flag=value or --flag value. --no-flag "
+        "turns a flag off, and -- ends the options.");
+    fputc('\n', to);
     for (OptionGroup group = 0; group < GROUP_COUNT; group++) {
-        put_blank(page);
-        fprintf(page->to, page->markdown ? "### %s\n\n" : ".SS \"%s\"\n", group_title(group));
-        for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
-            if (option_info(id)->group == group && option_visible(id)) put_option(page, id);
+        bool any = false;
+        for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+            if (option_info(id)->group != group || !option_belongs(id, verb)) continue;
+            if (!any) fprintf(to, ".SS \"%s\"\n", group_title(group));
+            any = true;
+            put_option(to, verb, id);
+        }
     }
 }
 
-static void put_sources(ManualPage *page)
+/* ---- sections */
+
+static void put_exits(FILE *to, Verb verb)
 {
-    put_heading(page, page->markdown ? "Precedence of options" : "CONFIGURATION");
-    put_paragraph(
-        page, "Options are taken from, in decreasing order of precedence: the command line, the environment variable "
-              "TOWERS_FLAG (in capitals, with underscores), the file of --config, the options given to the run that is "
-              "resumed, the recipe, the model's own settings (inception_mini has a learning rate, a schedule and "
-              "more), the default. --print-config prints every value and its origin in a form that --config can read.");
-    put_paragraph(page, "A configuration file is flat YAML: one 'flag: value' per line, comments after #, and quotes "
-                        "around text where YAML requires them. Tags, anchors, aliases, lists, nesting, tabs, unknown "
-                        "keys and duplicate keys are rejected with file, line and column.");
+    fputs(".SH \"EXIT STATUS\"\n", to);
+    for (int code = 0; exit_meaning(code); code++) {
+        char term[2] = {(char)('0' + code), 0};
+        if (verb == VERB_NONE || verb_exits(verb, code)) put_item(to, term, exit_meaning(code));
+    }
+    if (verb == VERB_NONE || verb_exits_by_signal(verb)) put_item(to, "128+n", exit_by_signal);
 }
 
-void manual_print(FILE *to, bool markdown)
+static void put_examples(FILE *to, Verb verb)
 {
-    ManualPage page = {.to = to, .markdown = markdown};
-    if (markdown) {
-        fputs("# Options of towers\n\nGenerated by `towers man --markdown` from `inception/options/options.def`; edit "
-              "that table instead.\n",
-              to);
-    } else {
-        fputs(".TH TOWERS 1\n.SH NAME\ntowers \\- multi\\-GPU tower\\-model trainer\n.SH SYNOPSIS\n.B towers\n"
-              ".I COMMAND\n[\\fIARGUMENTS\\fR] [\\fIOPTIONS\\fR]\n.SH DESCRIPTION\n"
-              "Trains one model on several towers. Each tower is a replica that processes its own share of the batch; "
-              "all towers apply the same averaged gradient in every step.\n",
-              to);
-    }
-    put_heading(&page, page.markdown ? "Commands" : "COMMANDS");
-    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
-        char term[USAGE_BYTES];
-        const VerbInfo *info = verb_info(verb);
-        if (info->hidden) continue;
-        snprintf(term, sizeof term, "towers %s%s%s", info->name, *info->arguments ? " " : "", info->arguments);
-        put_item(&page, term, info->summary);
-    }
-    put_options(&page);
-    put_sources(&page);
-    put_heading(&page, page.markdown ? "Exit status" : "EXIT STATUS");
-    for (const ExitMeaning *e = exit_meanings; e->meaning; e++) {
-        char code[8];
-        snprintf(code, sizeof code, "%d", e->code);
-        put_item(&page, code, e->meaning);
-    }
-    put_item(&page, "128+n", "ended by signal n, after saving a checkpoint");
-    put_heading(&page, page.markdown ? "Examples" : "EXAMPLES");
+    fputs(".SH EXAMPLES\n", to);
     for (const Example *example = help_examples; example->command; example++)
-        if (example->verb != VERB_NONE) put_item(&page, example->command, example->comment);
+        if (example->verb == verb) put_item(to, example->command, example->comment);
+}
+
+static void put_commands(FILE *to)
+{
+    fputs(".SH COMMANDS\n", to);
+    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
+        char usage[USAGE_BYTES], text[2 * USAGE_BYTES];
+        if (verb_info(verb)->hidden) continue;
+        verb_usage(verb, usage, sizeof usage);
+        snprintf(text, sizeof text, "%s: towers-%s(1)", verb_info(verb)->summary, verb_info(verb)->name);
+        put_item(to, usage, text);
+    }
+}
+
+static void program_print(FILE *to)
+{
+    fputs(".TH TOWERS 1\n.SH NAME\ntowers \\- multi\\-GPU tower\\-model trainer\n.SH SYNOPSIS\n.B towers\n"
+          ".I COMMAND\n[\\fIARGUMENTS\\fR] [\\fIOPTIONS\\fR]\n.SH DESCRIPTION\n"
+          "Trains one model on several towers. Each tower is a replica that processes its own share of the batch; "
+          "all towers apply the same averaged gradient in every step.\n",
+          to);
+    put_commands(to);
+    fputs(".SH OPTIONS\n", to);
+    put_text(to, "Those of a command are in its page, towers-COMMAND(1). 'towers help OPTION' explains one of them.");
+    fputc('\n', to);
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
+        if (option_belongs(id, VERB_NONE)) put_option(to, VERB_NONE, id);
+    fputs(".SH CONFIGURATION\n", to);
+    for (int k = 0; configuration_words[k]; k++) put_paragraph(to, ".PP", configuration_words[k]);
+    put_exits(to, VERB_NONE);
+    put_examples(to, VERB_NONE);
+}
+
+static void command_print(FILE *to, Verb verb)
+{
+    char usage[USAGE_BYTES], name[USAGE_BYTES];
+    snprintf(name, sizeof name, "towers-%s", verb_info(verb)->name);
+    verb_usage(verb, usage, sizeof usage);
+    fprintf(to, ".TH \"%s\" 1\n.SH NAME\n", name);
+    put_text(to, name);
+    fputs(" \\- ", to);
+    put_text(to, verb_info(verb)->summary);
+    put_paragraph(to, "\n.SH SYNOPSIS", usage);
+    fputs("[\\fIOPTIONS\\fR]\n", to);
+    put_examples(to, verb);
+    put_options(to, verb);
+    put_exits(to, verb);
+    fputs(".SH \"SEE ALSO\"\n", to);
+    put_text(
+        to,
+        "towers(1), for the order in which options from the command line, the environment, files and recipes count.");
+    fprintf(to, "\nPages with more examples: docs/commands/%s.md among the documents of the program.\n",
+            verb_info(verb)->name);
+}
+
+void manual_print(FILE *to, Verb verb)
+{
+    if (verb == VERB_NONE)
+        program_print(to);
+    else
+        command_print(to, verb);
 }

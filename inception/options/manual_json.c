@@ -3,9 +3,10 @@
  *
  *   version                          of this program
  *   commands                         name, arguments, summary
- *   options                          flag; letter, aliases, metavar, choices if there are any; type: int, real, flag, choice,
- *                                    list or text; default as it could be typed ("" if not set); group, level: basic, advanced
- *                                    or debug; the names of its commands; story: the sentence of the help; more, example
+ *   options                          flag; letter, aliases, metavar if there are any; choices, and abouts: what each of them is;
+ *                                    type: int, real, flag, choice, list or text; default as it could be typed ("" if not set);
+ *                                    group, level: basic, advanced or debug; the names of its commands; story: the sentence of
+ *                                    the help; more, example
  *   exits                            code, meaning */
 #include "inception/options/help.h"
 #include "towers/files/json.h"
@@ -54,9 +55,13 @@ static json_t *option_json(OptionId id)
     text_set(option, "more", info->more);
     text_set(option, "example", info->example);
     if (!info->choices) return option;
-    json_t *choices = json_array();
-    for (int k = 0; info->choices[k]; k++) json_array_append_new(choices, json_string(info->choices[k]));
+    json_t *choices = json_array(), *abouts = json_array();
+    for (int k = 0; info->choices[k]; k++) {
+        json_array_append_new(choices, json_string(info->choices[k]));
+        json_array_append_new(abouts, json_string(info->abouts[k]));
+    }
     json_object_set_new(option, "choices", choices);
+    json_object_set_new(option, "abouts", abouts);
     return option;
 }
 
@@ -72,8 +77,8 @@ static json_t *options_json(void)
 static json_t *exits_json(void)
 {
     json_t *list = json_array();
-    for (const ExitMeaning *e = exit_meanings; e->meaning; e++)
-        json_array_append_new(list, json_pack("{s:i, s:s}", "code", e->code, "meaning", e->meaning));
+    for (int code = 0; exit_meaning(code); code++)
+        json_array_append_new(list, json_pack("{s:i, s:s}", "code", code, "meaning", exit_meaning(code)));
     return list;
 }
 

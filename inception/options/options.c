@@ -352,6 +352,12 @@ Status options_as_typed(const Options *options, Status status)
     return status_restore(status, &words);
 }
 
+/* What `towers help` explains may be written with its dashes: towers help --sched. */
+static bool is_explained(const Options *options, const char *argument)
+{
+    return options->verb == VERB_HELP && strncmp(argument, "--help", 6) != 0 && strcmp(argument, "-h") != 0;
+}
+
 /* ---- parsing everything */
 
 Status options_parse(int argc, char *const *argv, char *const *environment, Options *options)
@@ -369,6 +375,8 @@ Status options_parse(int argc, char *const *argv, char *const *environment, Opti
             TRY_OUT(add_argument(scan.options, argument));
         else if (!strcmp(argument, "--"))
             only_arguments = true;
+        else if (is_explained(scan.options, argument))
+            TRY_OUT(add_argument(scan.options, argument));
         else if (argument[1] == '-')
             TRY_OUT(scan_long(&scan, argument + 2));
         else

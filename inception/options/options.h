@@ -34,7 +34,7 @@ typedef enum Use {
     USE_COMPARE,  /* it compares images with two sets of real ones */
 } Use;
 
-#define CHOICE(value, name) value,
+#define CHOICE(value, name, about) value,
 #define CHOICES(type, ...) typedef enum type { __VA_ARGS__ type##_COUNT } type;
 #include "inception/options/options.def"
 #undef CHOICE
@@ -168,13 +168,14 @@ typedef struct OptionInfo { /* options.def describes what its rows fill in */
     int64_t least, most;          /* ints and list elements */
     double real_least, real_most; /* reals */
     const char *const *choices;   /* names in enum order; NULL-terminated */
+    const char *const *abouts;    /* what each of them is, and when to use it */
 } OptionInfo;
 
 #define OPTION_NOT_IN_CONFIG (UINT64_C(1) << 63)
 #define OPTION_ONLY_TYPED (UINT64_C(1) << 62)
 
 typedef struct VerbInfo { /* commands.def describes what its rows fill in */
-    const char *name, *arguments, *summary;
+    const char *name, *arguments, *summary, *exits;
     int most;
     bool hidden, computes;
     Use use;

@@ -23,6 +23,8 @@ bool has_alias(const char *name, const char *aliases);
 OptionId option_rival(OptionId id, int k);
 /* "; did you mean --batch-size?", or "". `dashes` is "--" or "". */
 void suggest_option(Verb verb, const char *typed, const char *dashes, char *text, size_t bytes);
+/* "; did you mean 'towers help sched'?", or options whose names contain the word, or "". */
+void words_near(const char *word, char *text, size_t bytes);
 /* The commands that have this option: "train, bench". */
 void list_verbs(OptionId id, char *text, size_t bytes);
 

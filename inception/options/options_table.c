@@ -34,14 +34,25 @@ enum {
 #define ONLY_TYPED OPTION_ONLY_TYPED
 _Static_assert(VERB_COUNT < 31, "a set of commands is an int");
 
-#define CHOICE(value, name) [value] = name,
+#define CHOICE(value, name, about) [value] = name,
 #define CHOICES(type, ...) static const char *const type##_names[] = {__VA_ARGS__ NULL};
-#define CHOICES_OF(type, ...) static const char *const type##_names[] = {__VA_ARGS__ NULL};
+#define CHOICES_OF CHOICES
+#include "inception/options/options.def"
+#undef CHOICE
+#define CHOICE(value, name, about) [value] = about,
+#define CHOICES(type, ...) static const char *const type##_abouts[] = {__VA_ARGS__ NULL};
+#define CHOICES_OF CHOICES
 #include "inception/options/options.def"
 
 static const char *const OptimizerChoice_names[] = {
 #define OPTIMIZER(KIND, rule, name, ...) name,
 #define OPTIMIZER_AS(CHOICE, name, ...) name,
+#include "kernels/optimizers.def"
+    NULL,
+};
+static const char *const OptimizerChoice_abouts[] = {
+#define OPTIMIZER(KIND, rule, name, slots, start, uses, momentum, epsilon, about) about,
+#define OPTIMIZER_AS(CHOICE, name, KIND, momentum, nesterov, about) about,
 #include "kernels/optimizers.def"
     NULL,
 };
@@ -69,7 +80,8 @@ static OptionInfo infos[OPTION_ID_COUNT] = {
     [OPTION_ID_##field] = {FIELD(OPTION_IS_REAL, field), .real_least = least, .real_most = most, __VA_ARGS__},
 #define OPTION_FLAG(field, value, ...) [OPTION_ID_##field] = {FIELD(OPTION_IS_FLAG, field), __VA_ARGS__},
 #define OPTION_CHOICE(type, field, value, ...)                                                                         \
-    [OPTION_ID_##field] = {FIELD(OPTION_IS_CHOICE, field), .choices = type##_names, __VA_ARGS__},
+    [OPTION_ID_##                                                                                                      \
+        field] = {FIELD(OPTION_IS_CHOICE, field), .choices = type##_names, .abouts = type##_abouts, __VA_ARGS__},
 #define OPTION_LIST(field, least_, most_, ...)                                                                         \
     [OPTION_ID_##field] = {FIELD(OPTION_IS_LIST, field), .least = least_, .most = most_, __VA_ARGS__},
 #define OPTION_TEXT(field, value, ...) [OPTION_ID_##field] = {FIELD(OPTION_IS_TEXT, field), __VA_ARGS__},
@@ -208,14 +220,14 @@ OptionId option_rival(OptionId id, int k)
 
 /* ---- similar names */
 
-/* All names of the command's options, flags first, then aliases; names point into `space`. */
-static int verb_names(Verb verb, const char **names, int most, char *space, size_t bytes)
+/* All names of the options of a set of commands, flags first, then aliases; names point into `space`. */
+static int verb_names(uint64_t of, const char **names, int most, char *space, size_t bytes)
 {
     int count = 0;
     for (OptionId id = 0; id < OPTION_ID_COUNT && count < most; id++)
-        if (option_belongs(id, verb)) names[count++] = infos[id].flag;
+        if (infos[id].verbs & of) names[count++] = infos[id].flag;
     for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
-        if (!option_belongs(id, verb) || !infos[id].aliases) continue;
+        if (!(infos[id].verbs & of) || !infos[id].aliases) continue;
         int used = snprintf(space, bytes, "%s", infos[id].aliases);
         if (used < 0 || (size_t)used >= bytes) break;
         for (char *rest = space, *name; count < most && (name = strsep(&rest, ","));)
@@ -230,7 +242,7 @@ void suggest_option(Verb verb, const char *typed, const char *dashes, char *text
 {
     const char *names[3 * OPTION_ID_COUNT];
     char space[32 * OPTION_ID_COUNT], plain[NAME_BYTES];
-    int count = verb_names(verb, names, 3 * OPTION_ID_COUNT, space, sizeof space);
+    int count = verb_names(UINT64_C(1) << verb, names, 3 * OPTION_ID_COUNT, space, sizeof space);
     snprintf(plain, sizeof plain, "%s", typed);
     for (char *p = plain; *p; p++) *p = *p == '_' ? '-' : *p;
     bool negated = !strncmp(plain, "no-", 3);
@@ -244,6 +256,27 @@ void suggest_option(Verb verb, const char *typed, const char *dashes, char *text
         snprintf(text, bytes, "; did you mean %s%s%s?", dashes, no, near);
     else
         text[0] = 0;
+}
+
+void words_near(const char *word, char *buffer, size_t bytes)
+{
+    enum { MOST = 6, LONG_ENOUGH = 3 };
+    const char *names[VERB_COUNT + 3 * OPTION_ID_COUNT];
+    char space[32 * OPTION_ID_COUNT];
+    Text text = text_start(buffer, bytes);
+    int commands = 0, found = 0;
+    uint64_t shown = 0;
+    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
+        if (verbs[verb].hidden) continue;
+        names[commands++] = verbs[verb].name;
+        shown |= UINT64_C(1) << verb;
+    }
+    int count = commands + verb_names(shown, names + commands, 3 * OPTION_ID_COUNT, space, sizeof space);
+    for (int k = commands; strlen(word) >= LONG_ENOUGH && k < count; k++)
+        if (strstr(names[k], word) && found++ < MOST)
+            text_add(&text, "%s--%s", found == 1 ? "; near it: " : ", ", names[k]);
+    const char *near = found ? NULL : nearest_name(word, names, count);
+    if (near) text_add(&text, "; did you mean 'towers help %s'?", near);
 }
 
 void list_verbs(OptionId id, char *buffer, size_t bytes)

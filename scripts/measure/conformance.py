@@ -507,7 +507,7 @@ def alias_rows():
 def epsilon_of(name):
     """The usual value of --opt-eps, from the table in the code."""
     with open(os.path.join(HERE, "..", "..", "kernels", "optimizers.def")) as table:
-        return float(re.search(rf"^OPTIMIZER\w*\({name}, .* ([-0-9.e]+)f?\)$", table.read(), re.M).group(1))
+        return float(re.search(rf"^OPTIMIZER\w*\({name}, .* ([-0-9.e]+)f?,$", table.read(), re.M).group(1))
 
 
 def optimizer_rows():

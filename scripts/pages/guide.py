@@ -62,7 +62,7 @@ def main():
         os.environ.update(PATH=f"{work}/bin:{os.environ['PATH']}", XDG_CACHE_HOME=f"{work}/cache")
         differences = []
         for page in pages:
-            folder = Path(work) / page.stem
+            folder = Path(work) / f"{page.resolve().parent.name}-{page.stem}"
             pictures_write(folder)
             before = page.read_text()
             after = BLOCK.sub(lambda block: f"```console\n{block_run(block[1], folder)}```", before)

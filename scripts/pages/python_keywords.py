@@ -77,7 +77,8 @@ def module(table):
     lines += [f"    {NAMES.get(c['name'], c['name'])}: ({c['name']!r}, {c['arguments']!r}, {c['summary']!r})," for c in commands]
     lines += ["}", "", "OPTIONS = {  # what each keyword means"]
     for option in table["options"]:
-        text = option["story"] + (". " + option["more"] if "more" in option else "")
+        values = "; ".join(f"{name}: {about}" for name, about in zip(option.get("choices", ()), option.get("abouts", ())))
+        text = ". ".join(filter(None, (option["story"], values, option.get("more"))))
         lines.append(f"    {keyword(option['flag'])!r}: {text!r},")
     lines += ["}", "", "EXITS = {  # why the program ended"]
     lines += [f"    {e['code']}: {e['meaning']!r}," for e in table["exits"]]

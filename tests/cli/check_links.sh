@@ -54,7 +54,7 @@ for row in re.findall(r"^- `(-[^`]*--[^`]*`.*|--[^`]*`.*)", open(manual).read(),
     named = row.split("`")[0] + "".join(re.findall(r"Alias(?:es)?: ([^.]*)", row))
     for flag in re.findall(r"--(?:\[no-\])?([\w-]+)", named):
         options.setdefault(flag, set()).update(of[1].split(", ") if of else [""])
-commands = re.findall(r"^- `towers ([\w-]+)", open(manual).read(), re.M)
+commands = {name for of in options.values() for name in of}
 
 def known(flag, command):
     found = options.get(flag[2:]) or options.get(flag[2:].removeprefix("no-")) or ()
@@ -81,7 +81,8 @@ for path in sorted(pages):
                 if not known(flag, command):
                     print(f"{page}: towers {command} has no option {flag}")
             if kind == "sh" and command == "train":
-                line = re.sub(r"--data-path \S+", "--data-path data", re.sub(r"--pretrained \S+ --reset-head", "", rest))
+                data = "folders" if "--val-split" in line else "data"
+                line = re.sub(r"--data-path \S+", f"--data-path {data}", re.sub(r"--pretrained \S+ --reset-head", "", rest))
                 done = subprocess.run([program, command, *shlex.split(line), "--print-config"], capture_output=True, text=True)
                 if done.returncode:
                     print(f"{page}: towers train{rest.rstrip()}: {done.stderr.strip()}")
@@ -97,7 +98,13 @@ PYTHON
 
 [[ -z $(pages "$source_dir") ]] || complain "$(pages "$source_dir")"
 small_data "$work/data" 1000 50 || exit 77
-"$towers" man --markdown >"$work/manual" || complain "towers man --markdown"
+for class in a b; do
+    mkdir -p "folders/$class"
+    for k in {0..39}; do { printf 'P5\n32 32\n255\n'; head -c 1024 /dev/urandom; } >"folders/$class/$k.pgm"; done
+done
+echo 'epochs: 3' >mine.yaml
+options_listed >"$work/manual"
+grep -c . "$work/manual" | grep -qE '^[0-9]{3}$' || complain "options_listed: $(head -3 "$work/manual")"
 names "$source_dir" manual >found
 [[ ! -s found ]] || complain "$(cat found)"
 

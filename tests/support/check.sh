@@ -15,6 +15,7 @@
 #   refuses CODE TEXT COMMAND...            it ends with this exit code (a pattern) and says TEXT ($err); what it prints is in $out
 #   leaves_alone FOLDER COMMAND...          it succeeds and changes no file there, not even a time; but a lock
 #   wait_until COMMAND...                   try it until it succeeds, at most a minute
+#   options_listed                          a line for each option, as the pages explain it: - `--lr RATE`: what it is. Commands: train, ...
 #   complain TEXT...                        print and count a failure; the script continues
 #   check_end TEXT                          exit 1 after complaints; TEXT summarizes what was shown
 
@@ -39,6 +40,14 @@ python_of() {
     python=$("$source_dir/scripts/venv.sh" "$1" 2>"$work/pip") && return
     echo "SKIPPED: pip could not get the packages of scripts/requirements/$1.txt: $(tail -n 1 "$work/pip")" >&2
     exit 77
+}
+
+options_listed() {
+    local command
+    for command in $("$towers" man --markdown | sed -n 's/^| \[`towers .*](commands\/\([a-z-]*\)\.md).*/\1/p'); do
+        "$towers" man "$command" --markdown
+    done | awk '/^```/ { block = !block; next } /^<!-- head: begin/ { block = 1; next } /^<!-- head: end/ { block = 0; next }
+        /^(#|<!--)/ { if (line) print "-" line; line = ""; next } !block && NF { line = line " " $0 } END { if (line) print "-" line }'
 }
 
 needs_faults() {

@@ -178,9 +178,9 @@ static const Optimizer optimizers[] = {
     {"LARS, epsilon 0", {OPTIMIZER_LARS, .momentum = 0.9f, .trust = 0.02f}},
     {"LARS, clipped, plain", {OPTIMIZER_LARS, .trust = 0.02f, .clip_value = 0.5f, .epsilon = 0.5f}},
     {"LAMB, clipped", {OPTIMIZER_LAMB, .beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-2f, .clip_value = 0.25f}},
-#define OPTIMIZER(KIND, rule, label, slots, start, uses, usual_momentum, usual_epsilon)                                \
+#define OPTIMIZER(KIND, rule, label, slots, start, uses, usual_momentum, usual_epsilon, about)                         \
     {label, {OPTIMIZER_##KIND, BETAS, .momentum = usual_momentum, .decay = 0.9f, .trust = 0.02f, .epsilon = 1e-3f}},
-#define OPTIMIZER_AS(CHOICE, label, KIND, usual_momentum, is_nesterov)                                                 \
+#define OPTIMIZER_AS(CHOICE, label, KIND, usual_momentum, is_nesterov, about)                                          \
     {label, {OPTIMIZER_##KIND, .momentum = usual_momentum, .nesterov = is_nesterov}},
 #include "kernels/optimizers.def"
 };

@@ -520,6 +520,83 @@ TEST(examples_parse)
     }
 }
 
+/* The command of an example is one that has the option, parses, sets the option, and gives it an effect. */
+static void check_example(OptionId id)
+{
+    Line line;
+    char command[256];
+    const OptionInfo *info = option_info(id);
+    const char *at = strstr(info->example, "towers ");
+    if (!at) fail_msg("--%s: its example is no command: %s", info->flag, info->example);
+    snprintf(command, sizeof command, "%s", at + strlen("towers "));
+    for (char *p = command; (p = strchr(p, '\'')) != NULL;) memmove(p, p + 1, strlen(p));
+    check_parse(&line, command, NULL);
+    if (line.options.origin[id] != ORIGIN_COMMAND_LINE)
+        fail_msg("--%s: its example does without it: %s", info->flag, info->example);
+    if (conditions_check(&line.options) != OK) fail_msg("--%s: %s: %s", info->flag, info->example, status_message());
+    options_close(&line.options);
+}
+
+/* Every option of --help has a sentence or the words of its values, and an example; every value says what it is. */
+TEST(options_are_explained)
+{
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+        const OptionInfo *info = option_info(id);
+        ValueWords value;
+        if (info->more && info->more[strlen(info->more) - 1] != '.')
+            fail_msg("--%s: these are no whole sentences: %s", info->flag, info->more);
+        if (info->example && id != OPTION_ID_config) check_example(id); /* which opens its file */
+        if (info->level == LEVEL_BASIC && !info->more && !info->choices)
+            fail_msg("--%s: no sentence explains it", info->flag);
+        if (info->level == LEVEL_BASIC && !info->example) fail_msg("--%s has no example", info->flag);
+        for (int k = 0; option_value_words(id, k, &value); k++)
+            if (strlen(value.about) < 5 || value.about[strlen(value.about) - 1] == '.')
+                fail_msg("--%s %s: '%s' says too little, or ends in a full stop", info->flag, value.name, value.about);
+        assert_true(!info->choices || option_value_words(id, 0, &value));
+    }
+}
+
+/* What help, pages and manuals say of an option does not end in the middle, and each of the three says all of it. */
+TEST(words_are_whole)
+{
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+        OptionWords words;
+        option_describe(id, VERB_NONE, &words);
+        const char *texts[] = {words.term, words.story, words.condition, words.facts, words.related};
+        const size_t rooms[] = {sizeof words.term, sizeof words.story, sizeof words.condition, sizeof words.facts,
+                                sizeof words.related};
+        for (int k = 0; k < 5; k++)
+            if (strlen(texts[k]) + 1 >= rooms[k]) fail_msg("--%s: no room for: %s", option_info(id)->flag, texts[k]);
+    }
+}
+
+static const char *condition_of(const char *flag, Verb verb)
+{
+    static char text[FACTS_BYTES];
+    bool negated;
+    condition_say(option_find(flag, &negated), verb, text, sizeof text);
+    return text;
+}
+
+TEST(conditions_in_words)
+{
+    assert_string_equal(condition_of("epochs", VERB_NONE), "");
+    assert_string_equal(condition_of("crop-covered", VERB_NONE), "Only with --augment. Only with --crop box.");
+    assert_string_equal(condition_of("join-equal", VERB_NONE), "Only with --val-split or --fold.");
+    assert_string_equal(condition_of("nan-limit", VERB_NONE),
+                        "Only with --nan-policy skip or rollback or --sdc-policy rollback.");
+    assert_string_equal(condition_of("unfreeze-epoch", VERB_NONE), "Only with --freeze. Only for classifiers.");
+    assert_string_equal(condition_of("sdc-policy", VERB_NONE), "Not with --sdc-check 0.");
+    assert_string_equal(condition_of("augment", VERB_NONE), "towers data: only bench and show.");
+    assert_string_equal(condition_of("augment", VERB_TRAIN), "");
+    assert_string_equal(condition_of("augment", VERB_DATA), "Only bench and show.");
+    assert_string_equal(condition_of("data-path", VERB_EXPORT), "Only with --int8. Not with --dataset synthetic.");
+    assert_string_equal(condition_of("data-path", VERB_NONE),
+                        "towers doctor: only with --hosts. towers export: only with --int8. towers generate: only with "
+                        "--beside-real. Not with --dataset synthetic.");
+    assert_string_equal(condition_of("beta1", VERB_NONE), ""); /* its story names the optimizers */
+}
+
 TEST(help_fits)
 {
     static const int widths[] = {40, 63, 64, 80, 160};
