@@ -1,7 +1,7 @@
 /* train --dry-run: what a run would take, from a few steps of one tower in this process. */
 #include "inception/commands/commands.h"
-#include "inception/commands/speed.h"
 #include "kernels/base/clock.h"
+#include "towers/data/loading/loader.h"
 #include "towers/replica/tower_process.h"
 
 enum { STEPS_TIMED = 5 };
@@ -43,30 +43,42 @@ static void length_print(const TrainJob *job, double batch, int steps, FILE *to)
                 duration_text(step * (double)job_total_steps(job), text), steps, step);
 }
 
+/* The first batch of the first tower that has images, as training makes it. */
+static LoaderConfig first_batch(const TrainJob *job)
+{
+    LoaderConfig config = job_loader(job, true);
+    config.shares = job->shares;
+    while (job->shares.batch[config.first_tower] == 0) config.first_tower++;
+    config.local = 1;
+    config.max_steps = 1;
+    config.depth = 2;
+    return config;
+}
+
 Status expected_print(const JobFiles *files, FILE *to)
 {
     Status st = OK;
-    const TrainJob *job = &files->job;
+    TrainJob job = files->job;
     Replica *replica = NULL;
     Loader *loader = NULL;
     const Batch *batch;
     double seconds = 0;
     int steps = 0;
-    if (job->program.model->phases || job_total_steps(job) == 0) return OK; /* its steps differ */
-    int tower = 0;
-    while (job->shares.batch[tower] == 0) tower++;
-    ReplicaConfig config = {.backend = job->backend,
-                            .device = job_device(job, 0),
-                            .program = job->program,
+    if (job.program.model->phases || job_total_steps(&job) == 0) return OK; /* its steps differ */
+    job_stage(&job, 0);
+    LoaderConfig images = first_batch(&job);
+    ReplicaConfig config = {.backend = job.backend,
+                            .device = job_device(&job, 0),
+                            .program = job.program,
                             .local = 1,
-                            .optimizer = job->optimizer,
-                            .seed = job->seed};
-    config.train_n[0] = job->shares.batch[tower];
-    TRY_OUT(replica_create(&config, &replica));
-    TRY_OUT(bench_loader(job, job->shares.batch[tower], &loader));
+                            .optimizer = job.optimizer,
+                            .seed = job.seed};
+    TRY_OUT(loader_create(&images, &loader));
     TRY_OUT(loader_next(loader, &batch));
-    TRY_OUT(batch_time(job, replica, batch, &seconds, &steps));
-    length_print(job, seconds, steps, to);
+    config.train_n[0] = batch->n;
+    TRY_OUT(replica_create(&config, &replica));
+    TRY_OUT(batch_time(&job, replica, batch, &seconds, &steps));
+    length_print(&job, seconds, steps, to);
 out:
     loader_destroy(loader);
     replica_destroy(replica);
