@@ -158,10 +158,28 @@ static const char *senseless_in_file(OptionId id)
     }
 }
 
+static Status line_read(void *context, const ConfigEntry *e);
+
+/* [A, B] is another way to write choices(A | B). */
+static Status list_read(PlanReader *r, const ConfigEntry *e)
+{
+    Draft written;
+    TRY(draft_begin(&written, "a list of values"));
+    fprintf(written.to, "%s%s)", kind_words[DIMENSION_CHOICES], e->value);
+    TRY(draft_end(&written, OK));
+    ConfigEntry entry = *e;
+    entry.value = written.text;
+    entry.list = false;
+    Status st = line_read(r, &entry);
+    free(written.text);
+    return st;
+}
+
 static Status line_read(void *context, const ConfigEntry *e)
 {
     PlanReader *r = context;
     bool negated;
+    if (e->list) return list_read(r, e);
     OptionId id = option_find(e->key, &negated);
     for (const char *p = e->value; *p; p++)
         if (iscntrl((unsigned char)*p)) return refuse(r, e, "has a control character in its value");
@@ -292,7 +310,7 @@ static Status plan_fill(PlanReader *r)
     size_t count = 0;
     SweepPlan *plan = r->plan;
     TRY(config_load(r->path, &bytes, &count));
-    Status st = config_parse(r->path, bytes, count, line_read, r);
+    Status st = config_parse_lists(r->path, bytes, count, line_read, r);
     free(bytes);
     TRY(st);
     if (!*plan->model) return FAIL(ERR_ARG, "%s names no model; add a line such as 'model: fashion_cnn'", r->path);

@@ -5,6 +5,7 @@
  * aliases never expanded. */
 #include "inception/options/config.h"
 
+#include "kernels/base/draft.h"
 #include "towers/files/files.h"
 
 #include <yaml.h>
@@ -13,6 +14,8 @@ typedef struct ConfigReader {
     const char *name; /* borrowed: "train.yaml" */
     ConfigVisit visit;
     void *context;
+    bool lists;           /* values may be lists */
+    Draft items;          /* of the list that is read */
     yaml_parser_t parser; /* owned */
 } ConfigReader;
 
@@ -96,8 +99,41 @@ static Status visit_pair(const ConfigReader *reader, const yaml_event_t *key, co
     return reader->visit(reader->context, &entry);
 }
 
+/* One more value of a list. */
+static Status item_take(ConfigReader *reader, const yaml_event_t *item)
+{
+    const char *text = (const char *)item->data.scalar.value;
+    if (!*text || strchr(text, '|')) return refuse(reader, item->start_mark, "a value of a list is empty or has a '|'");
+    fprintf(reader->items.to, "%s%s", ftell(reader->items.to) > 0 ? " | " : "", text);
+    return OK;
+}
+
+static Status visit_list(ConfigReader *reader, const yaml_event_t *key, yaml_mark_t end)
+{
+    ConfigEntry entry = {
+        .key = (const char *)key->data.scalar.value,
+        .key_line = (int)key->start_mark.line + 1,
+        .key_column = (int)key->start_mark.column + 1,
+        .line = (int)key->start_mark.line + 1,
+        .column = (int)key->end_mark.column + 1,
+        .list = true,
+    };
+    TRY(draft_end(&reader->items, OK));
+    entry.value = reader->items.text;
+    Status st = *entry.value ? reader->visit(reader->context, &entry) : refuse(reader, end, "the list is empty");
+    free(reader->items.text);
+    reader->items.text = NULL;
+    return st;
+}
+
+static bool begins_list(const ConfigReader *reader, const yaml_event_t *event)
+{
+    return reader->lists && event->type == YAML_SEQUENCE_START_EVENT && !event->data.sequence_start.anchor &&
+           !event->data.sequence_start.tag;
+}
+
 /* What is read next. BEHIND the mapping is the end of the stream. */
-typedef enum Place { BEFORE, ROOT, KEY, VALUE, BEHIND } Place;
+typedef enum Place { BEFORE, ROOT, KEY, VALUE, ITEM, BEHIND } Place;
 
 static Status read_stream(ConfigReader *reader)
 {
@@ -106,14 +142,19 @@ static Status read_stream(ConfigReader *reader)
     yaml_event_t event = {0}, key = {0};
     for (bool more = true; more && st == OK;) {
         if (!yaml_parser_parse(&reader->parser, &event)) TRY_OUT(refuse_syntax(reader));
-        bool ends = place == KEY && event.type == YAML_MAPPING_END_EVENT;
-        const char *why = ends                             ? NULL
-                          : place == KEY || place == VALUE ? scalar_objection(&event)
-                          : place == ROOT                  ? root_objection(&event)
-                                                           : document_objection(&event, place == BEFORE);
+        bool ends = place == KEY && event.type == YAML_MAPPING_END_EVENT,
+             list = place == VALUE && begins_list(reader, &event),
+             listed = place == ITEM && event.type == YAML_SEQUENCE_END_EVENT;
+        const char *why = ends || list || listed          ? NULL
+                          : place >= KEY && place <= ITEM ? scalar_objection(&event)
+                          : place == ROOT                 ? root_objection(&event)
+                                                          : document_objection(&event, place == BEFORE);
         more = event.type != YAML_STREAM_END_EVENT;
         if (why) TRY_OUT(refuse(reader, event.start_mark, why));
-        if (place == VALUE) st = visit_pair(reader, &key, &event);
+        if (list) st = draft_begin(&reader->items, "a list of values");
+        if (place == VALUE && !list) st = visit_pair(reader, &key, &event);
+        if (place == ITEM && !listed) st = item_take(reader, &event);
+        if (listed) st = visit_list(reader, &key, event.start_mark);
         if (place == KEY && !ends) {
             yaml_event_delete(&key);
             key = event; /* until its value has come */
@@ -121,7 +162,9 @@ static Status read_stream(ConfigReader *reader)
         }
         if (ends)
             place = BEHIND;
-        else if (place == KEY || place == VALUE)
+        else if (list)
+            place = ITEM;
+        else if (place == KEY || place == VALUE || listed)
             place = place == KEY ? VALUE : KEY;
         else if (place == ROOT)
             place = event.type == YAML_MAPPING_START_EVENT ? KEY : BEHIND;
@@ -130,6 +173,7 @@ static Status read_stream(ConfigReader *reader)
         yaml_event_delete(&event);
     }
 out:
+    if (place == ITEM && st != OK && reader->items.to) (void)!draft_end(&reader->items, OK), free(reader->items.text);
     yaml_event_delete(&event);
     yaml_event_delete(&key);
     return st;
@@ -148,9 +192,9 @@ static Status check_tabs(const ConfigReader *reader, const char *text, size_t co
     return refuse(reader, mark, "tabs are not allowed; use spaces");
 }
 
-Status config_parse(const char *name, const void *bytes, size_t count, ConfigVisit visit, void *context)
+static Status text_read(ConfigReader reader, const void *bytes, size_t count)
 {
-    ConfigReader reader = {.name = name, .visit = visit, .context = context};
+    const char *name = reader.name;
     const char *text = bytes;
     if (count > CONFIG_MAX_BYTES)
         return FAIL(ERR_ARG, "%s has %zu bytes, but a configuration file may have at most %d", name, count,
@@ -167,6 +211,16 @@ Status config_parse(const char *name, const void *bytes, size_t count, ConfigVis
     Status st = read_stream(&reader);
     yaml_parser_delete(&reader.parser);
     return st;
+}
+
+Status config_parse(const char *name, const void *bytes, size_t count, ConfigVisit visit, void *context)
+{
+    return text_read((ConfigReader){.name = name, .visit = visit, .context = context}, bytes, count);
+}
+
+Status config_parse_lists(const char *name, const void *bytes, size_t count, ConfigVisit visit, void *context)
+{
+    return text_read((ConfigReader){.name = name, .visit = visit, .context = context, .lists = true}, bytes, count);
 }
 
 Status config_load(const char *path, char **bytes, size_t *count)

@@ -19,9 +19,9 @@ NODISCARD Status compare_page(Run *const *runs, int count, const char *path);
 /* ranking.c: the ranking of ranking.h, into `root` under "ranking", or as text if that is NULL. */
 NODISCARD Status ranking_emit(Run *const *runs, int count, json_t *root, FILE *to);
 
-/* fold_scores.c: scores over the folds of a cross-validation. To root["folds"], or (root NULL) as a table; nothing if fewer than
- * two runs have --fold and a test score. Runs are of one setting if only --fold differs; a fold that occurs again begins another
- * setting. Errors: ERR_MEMORY. */
+/* fold_scores.c: scores over the folds of a cross-validation, or else over seeds. To root["folds"] or root["seeds"], or (root NULL)
+ * as a table; nothing if fewer than two runs have --fold and a test score, and no two of one setting have different seeds. Runs are
+ * of one setting if only --fold, or --seed, differs; one that occurs again begins another setting. Errors: ERR_MEMORY. */
 NODISCARD Status fold_scores(const Run *const *runs, int count, json_t *root, FILE *to);
 
 /* setting_differences.c: the settings in which runs differ, from their args.yaml: {"lr": ["0.1", null, ...]}, which the caller owns;

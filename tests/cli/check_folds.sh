@@ -91,6 +91,16 @@ grep -q "^ *A *2 of 3" text && grep -q "^ *B *1 of 3" text || complain "folds of
 grep -q "^Over folds" text || complain "no folds in: $(cat text)"
 grep -qE "^  B - A over 3 folds: " text || complain "no test in: $(cat text)"
 
+# Without folds, seeds repeat a setting; one seed of each is no repetition.
+for seed in 1 2 3; do
+    train quick$seed --data-path idx --batch-size 16 --seed $seed
+    train late$seed --data-path idx --batch-size 16 --seed $seed --lr 0.0001
+done
+"$towers" compare runs/quick[123] runs/late[123] --json >seeds.json || complain "compare over seeds"
+"$towers" compare runs/quick[123] runs/late[123] >text || complain "compare over seeds"
+grep -q "^Over seeds" text && grep -qE "^  B - A over 3 seeds: .* p = " text || complain "no seeds in: $(cat text)"
+"$towers" compare runs/quick1 runs/late1 >text && grep -q "^Over" text && complain "one seed of each: $(cat text)"
+
 python3 - <<'PY' || failures=$((failures + 1))
 import csv, json, math, statistics, sys
 failed = []
@@ -127,8 +137,14 @@ pairs = [last(f'slow{k}') - last(f'idx{k}') for k in (1, 2, 3)]
 t = statistics.mean(pairs) / math.sqrt((1 / 3 + 1 / 2) * statistics.variance(pairs))
 p = 1 - abs(t) / math.sqrt(2 + t * t) # Student's t with 2 degrees of freedom has a closed form
 expect(d['folds'] == 3 and abs(d['p'] - p) < 1e-6 and abs(d['mean'] - statistics.mean(pairs)) < 1e-9, (d, p, pairs))
+seeds = json.load(open('seeds.json'))['seeds']
+(d,) = seeds['differences']
+pairs = [last(f'late{k}') - last(f'quick{k}') for k in (1, 2, 3)]
+t = statistics.mean(pairs) / math.sqrt(statistics.variance(pairs) / 3)
+expect(d['seeds'] == 3 and abs(d['p'] - (1 - abs(t) / math.sqrt(2 + t * t))) < 1e-6, (d, pairs))
+expect([row['seeds'] for row in seeds['settings']] == [3, 3] and 'folds' not in json.load(open('seeds.json')), seeds)
 for what in failed:
     print('FAILED:', what)
 sys.exit(bool(failed))
 PY
-check_end "folds have every image once, keep groups together, and are the same on any number of towers; compare tests over folds"
+check_end "folds have every image once, keep groups together, and are the same on any number of towers; compare tests over folds and seeds"

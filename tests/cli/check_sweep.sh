@@ -332,6 +332,16 @@ mapfile -t plain <plain
 cmp -s runs/plain/last.safetensors "runs/halved/$(cat winner)/last.safetensors" ||
     complain "three rungs have other bits than one run"
 
+# ---- a list, in both of YAML's forms, is a choice of its values
+printf 'model: fashion_cnn\ndataset: synthetic\nlr: choices(0.01 | 0.001)\nopt: choices(adam | sgd)\n' >chosen.yaml
+printf 'model: fashion_cnn\ndataset: synthetic\nlr: [0.01, 0.001]\nopt:\n  - adam\n  - "sgd"\n' >listed.yaml
+for name in chosen listed; do
+    "$towers" sweep $name.yaml --dry-run >$name.out 2>err || complain "$name.yaml: $(cat err)"
+    sed -i "s/$name/NAME/g" $name.out
+done
+cmp chosen.out listed.out && grep -q 0.001 listed.out || complain "a list is no choice: $(diff chosen.out listed.out)"
+"$towers" train fashion_cnn --config listed.yaml --dry-run >out 2>err && complain "train takes a list of values"
+
 # ---- refused
 refused() { # TEXT LINE...: a file that ends with these lines
     local text=$1
@@ -342,6 +352,11 @@ refused() { # TEXT LINE...: a file that ends with these lines
     [[ ! -e runs/bad ]] || complain "'$*' made a folder"
 }
 refused "varies nothing"
+refused "bad.yaml:3:6: the list is empty" "lr: []"
+refused "bad.yaml:3:11: a value of a list is empty or has a '|'" "lr: [0.1, '0.2 | 0.3']"
+refused "bad.yaml:3:6: lists in [] or with dashes are not allowed" "lr: [[0.1]]"
+refused "bad.yaml:3:5: lr: 'x'" "lr: [0.1, x]"
+refused "bad.yaml:3:1: 'lr' has the same choice twice" "lr: [0.1, 0.1]"
 refused "bad.yaml:3:1: unknown option 'lrr'" "lrr: choices(1 | 2)"
 refused "bad.yaml:3:5: lr: 'x'" "lr: choices(0.1 | x)"
 refused "bad.yaml:3:1: 'lr' lacks the ')'" "lr: choices(0.1 | 0.2"
