@@ -5,7 +5,6 @@
  * aliases never expanded. */
 #include "inception/options/config.h"
 
-#include "kernels/base/draft.h"
 #include "towers/files/files.h"
 
 #include <yaml.h>
