@@ -48,6 +48,12 @@ Status mistake_maps_write(const Options *o, JobFiles *files, const char *weights
     TRY_OUT(source_select(files->test, ids, count, &shown));
     TRY_OUT(classifier_load(o, source_info(shown)->c, sizes, &network));
     TRY_OUT(classifier_run(&network, shown, count, 0, batch_take, &maps));
+    if (!o->quiet)
+        text_printf(stderr,
+                    "class maps of the %d most confident mistake%s, of %d x %d pixels, what the network sees, and "
+                    "cam.csv in %s; towers report shows those in RUN/cam\n",
+                    count, count == 1 ? "" : "s", files->job.program.options.side, files->job.program.options.side,
+                    o->cam);
 out:
     classifier_close(&network);
     source_close(shown);

@@ -275,6 +275,11 @@ static Status images_run(Prediction *p)
         if (inventory->skipped[why].count) text_printf(stderr, "%s\n", skip_line(inventory, why, line));
     if (o->csv) fprintf(p->to, "file,rank,class,probability\n");
     TRY(classifier_run(&p->classifier, p->source, PREDICT_BATCH, workers, batch_print, p));
+    if (o->cam && !o->quiet) {
+        int64_t maps = count - p->damaged;
+        text_printf(stderr, "%" PRId64 " class map%s of %d x %d pixels, what the network sees, in %s\n", maps,
+                    maps == 1 ? "" : "s", program->options.side, program->options.side, o->cam);
+    }
     if (p->rotated && !p->classifier.files->job.data.eval.exif && !o->quiet)
         fprintf(stderr,
                 "%" PRId64 " of %" PRId64

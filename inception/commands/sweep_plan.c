@@ -165,7 +165,7 @@ static Status list_read(PlanReader *r, const ConfigEntry *e)
 {
     Draft written;
     TRY(draft_begin(&written, "a list of values"));
-    fprintf(written.to, "%s%s)", kind_words[DIMENSION_CHOICES], e->value);
+    fputs(kind_words[DIMENSION_CHOICES], written.to), fputs(e->value, written.to), fputc(')', written.to);
     TRY(draft_end(&written, OK));
     ConfigEntry entry = *e;
     entry.value = written.text;

@@ -112,6 +112,7 @@ for run in one two ranks; do
     "$python" reference.py $run $run 1 || complain "the pictures of $run are not those of NumPy"
 done
 maps top one new --top 2
+grep -qxF "40 class maps of 28 x 28 pixels, what the network sees, in top" "$err" || complain "predict --cam does not say what it wrote: $(cat "$err")"
 "$python" reference.py one top 2 || complain "the pictures of --top 2 are not those of NumPy"
 
 # ---- the same bits: processes in training; threads here; a second time into the same folder; with --embeddings
@@ -124,6 +125,7 @@ maps threads one new --threads 1 --workers 0 && same one threads
 # ---- of mistakes: the most confident ones of an evaluation; with two classes they are the pictures of both; in the report
 "$towers" train inception_mini --data-path data --img-size 28 --eval-resize 36 --max-steps 2 --threads 1 --experiment young --quiet 2>"$err" || complain "young: $(cat "$err")"
 "$towers" eval runs/young --cam runs/young/cam --errors errors.csv >"$out" 2>"$err" || complain "eval --cam: $(cat "$err")"
+grep -q '^class maps of the 4 most confident mistakes, of 28 x 28 pixels, .* and cam.csv in runs/young/cam;' "$err" || complain "eval --cam does not say what it wrote: $(cat "$err")"
 cmp <(head -n 5 errors.csv) runs/young/cam/cam.csv || complain "eval --cam: other mistakes than --errors"
 cp runs/young/mistakes.csv saved.csv
 "$towers" eval runs/young --cam runs/young >"$out" 2>"$err" && cmp saved.csv runs/young/mistakes.csv || complain "eval --cam RUN replaces a file of the run: $(cat "$err")"
