@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Install the packages needed for building, testing and the default job from the system's package registry; installed ones are kept.
 # The group `test` also installs clang-format 14 from PyPI into the user's cache, on systems without a package of it.
-# usage: scripts/setup.sh [build|mpi|cuda|python|venv|test|bench|peers|cross]...   (default: build)
+# usage: scripts/setup.sh [build|mpi|cuda|python|venv|wheel|test|bench|peers|cross]...   (default: build)
+#   wheel    what scripts/wheel.sh needs beside `build`
 #   cuda     what scripts/cuda_from_pip.sh and a build with its toolkit need, beside `build`
 #   python   Python 3, from wherever it is; venv: with virtual environments
 set -euo pipefail
@@ -11,6 +12,7 @@ build=(gcc cmake ninja-build pkg-config libdnnl-dev libjansson-dev libyaml-dev l
 mpi=(openmpi-bin libopenmpi-dev) # for CPU towers on several hosts
 check=("${mpi[@]}" mpich libmpich-dev slurm-wlm libcmocka-dev iproute2 procps clang libclang-rt-dev libomp-dev strace patch curl python3 python3-pil python3-yaml python3-venv codespell locales)
 cuda=(g++ python3 python3-venv) # nvcc compiles with g++
+wheel=(dpkg-dev python3 python3-venv)
 bench=(python3-torch python3-torchvision python3-numpy)
 peers=(python3 python3-venv python3-dev g++ libjemalloc2) # for PyTorch from PyPI, which compiles with g++
 
@@ -28,11 +30,12 @@ for group in "${@:-build}"; do
     python) wanted+=(python3) ;;
     venv) wanted+=(python3 python3-venv) ;;
     mpi) wanted+=("${build[@]}" "${mpi[@]}") ;;
+    wheel) wanted+=("${build[@]}" "${wheel[@]}") ;;
     test) wanted+=("${build[@]}" "${check[@]}") formatter=yes ;;
     bench) wanted+=("${build[@]}" "${bench[@]}") ;;
     peers) wanted+=("${build[@]}" "${peers[@]}") ;;
     cross) wanted+=("${build[@]}" "${cross[@]}") ;;
-    *) echo "setup: unknown group '$group'; use build, mpi, cuda, python, venv, test, bench, peers or cross" >&2; exit 2 ;;
+    *) echo "setup: unknown group '$group'; use build, mpi, cuda, python, venv, wheel, test, bench, peers or cross" >&2; exit 2 ;;
     esac
 done
 

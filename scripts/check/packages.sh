@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # Build the Debian package on a bare machine of each suite (scripts/check/fresh_machine.sh), check it by lintian, install it on another bare
-# machine and run the quickstart's training there for one epoch, and programs of libtowers in C and in Python without PyTorch. Prints a
-# line for each step; logs are kept beside the machines. Needs root, debootstrap and a network.
-# usage: scripts/check/packages.sh [bookworm|trixie]...
+# machine and run the quickstart's training there for one epoch, and programs of libtowers in C and in Python without PyTorch. Then
+# install the wheel of scripts/wheel.sh on a third one, which has Python and NumPy alone, and train with it. Prints a line for each step; logs are
+# kept beside the machines. Needs root, debootstrap and a network.
+# usage: scripts/check/packages.sh [--wheel FILE] [bookworm|trixie]...     --wheel: this wheel alone, and no .deb
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . scripts/check/fresh_machine.sh
+wheel=''
+[ "${1:-}" != --wheel ] || { wheel=$(realpath "$2") && shift 2; }
 suites=("$@")
 [ ${#suites[@]} -gt 0 ] || suites=(bookworm trixie)
 install='apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends'
@@ -21,8 +24,7 @@ step() {
     echo "$suite: $1: $((SECONDS - start)) s: $(tail -n 1 "$log")"
 }
 
-for suite in "${suites[@]}"; do
-    machine_begin "$suite"
+packages_debian() {
     machine_make packages-build
     machine_files root towers
     step build "cd towers && scripts/setup.sh build && cmake --preset cpu -DCMAKE_INSTALL_PREFIX=/usr && cmake --build build"
@@ -38,4 +40,20 @@ for suite in "${suites[@]}"; do
         venv/bin/pip install -q --no-index --no-build-isolation examples/python && venv/bin/pip list 2>/dev/null | tail -n +3 | xargs &&
         venv/bin/python -c 'import towers; n = towers.Network(\"runs/first\"); print(n.classify([open(\"runs/first/first-batch.jpg\", \"rb\").read()]))'"
     step remove "apt-get remove -y -qq towers && ! command -v towers"
+}
+
+# The program is the wheel's: nothing but Python, NumPy and the data is installed.
+packages_wheel() {
+    machine_make packages-wheel
+    cp "$1" "$machine/root/"
+    step wheel-install "$install python3-venv python3-numpy dataset-fashion-mnist >/dev/null && python3 -m venv --system-site-packages venv && venv/bin/pip install -q --no-index ./towers-*.whl && venv/bin/towers version | head -n 1"
+    step wheel-train "venv/bin/towers train inception_mini --towers 2 --epochs 1 --experiment first"
+    step wheel-python "venv/bin/python -c 'import towers; run = towers.Run(\"runs/first\"); print(run.epochs[\"test_top1\"], run.network().predict(\"runs/first/first-batch.jpg\").top(1))'"
+}
+
+for suite in "${suites[@]}"; do
+    machine_begin "$suite"
+    [ -n "$wheel" ] || packages_debian
+    [ -n "$wheel" ] || scripts/wheel.sh
+    packages_wheel "${wheel:-$(echo build-wheel/dist/towers-*.whl)}"
 done
