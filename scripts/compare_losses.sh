@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # How well does the last tower's loss represent the run? Trains inception_mini on Fashion-MNIST with four towers (a minute or two on
-# two cores) and prints the output of `towers compare`, then the same at learning rate 0, where only sampling changes the loss. With
-# Chromium, the top of the report becomes docs/images/report-light.png and report-dark.png.
+# two cores) and prints the output of `towers compare`, then the same at learning rate 0, where only sampling changes the loss.
 # TOWERS=BINARY uses an existing binary.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,21 +25,3 @@ echo "== while training"
 echo
 echo "== at learning rate 0"
 "$towers" compare "$still"
-
-browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
-if [[ -z $browser ]]; then
-    echo "Chromium is not installed: no pictures of $learnt/report.html"
-    exit 0
-fi
-sandbox=()
-[[ $(id -u) == 0 ]] && sandbox=(--no-sandbox) # Chromium does not sandbox for root
-profile=$(mktemp -d)
-trap 'rm -rf "$profile"' EXIT
-for mode in light dark; do
-    scheme=1
-    [[ $mode == dark ]] && scheme=0
-    "$browser" --headless "${sandbox[@]}" --disable-gpu --hide-scrollbars --user-data-dir="$profile" \
-        --window-size=1200,1130 --force-device-scale-factor=1.5 --blink-settings=preferredColorScheme=$scheme \
-        --screenshot="$PWD/docs/images/report-$mode.png" "file://$(realpath "$learnt")/report.html" >/dev/null 2>&1
-    echo "docs/images/report-$mode.png"
-done

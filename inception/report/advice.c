@@ -118,7 +118,7 @@ static Trend trend_of(const Run *run)
 static bool is_short(const Run *run, const Trend *trend)
 {
     const EpochRecord *last = run_last_test(run);
-    return trend->up < DIFFERENCE_LEVEL && !(trend->rate_kept < 0.5 && last->train_loss < last->test_loss);
+    return trend->up < DIFFERENCE_LEVEL && !(trend->rate_kept < RATE_FALLEN && last->train_loss < last->test_loss);
 }
 
 /* ---- classes */

@@ -33,6 +33,9 @@ typedef enum AdviceKind {
     ADVICE_NOTHING, /* stands out */
 } AdviceKind;
 
+/* Less of the rate is left at the end of a trend: what rises then may do so by that alone. */
+#define RATE_FALLEN 0.5
+
 /* How the evaluations of a run end. */
 typedef struct Trend {
     int64_t evaluations, used; /* all; of the trend */

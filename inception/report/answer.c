@@ -72,7 +72,8 @@ static void trend_sentence(const Run *run, const Trend *trend, Text *answer)
         return;
     }
     if (trend->up < DIFFERENCE_LEVEL)
-        text_add(answer, "It still rises, by %.2f points from an evaluation to the next", 100 * trend->slope);
+        text_add(answer, "It still rises%s, by %.2f points from an evaluation to the next",
+                 trend->rate_kept < RATE_FALLEN ? " while the learning rate falls" : "", 100 * trend->slope);
     else if (trend->down < DIFFERENCE_LEVEL)
         text_add(answer, "It falls, by %.2f points from an evaluation to the next", -100 * trend->slope);
     else
@@ -96,10 +97,10 @@ static void kid_sentence(const Run *run, Text *answer)
     const RunKid *last = run_last_kid(run);
     if (!run->phase) return;
     if (!last) {
-        text_add(answer, "Its images were not measured; --features CLASSIFIER measures them by KID. ");
+        text_add(answer, "The generated images were not measured; --features CLASSIFIER measures them by KID. ");
         return;
     }
-    text_add(answer, "The KID of its images is %.4g after step %" PRId64, last->kid, last->step);
+    text_add(answer, "The KID of the generated images is %.4g after step %" PRId64, last->kid, last->step);
     if (run->kids > 1) text_add(answer, ", from %.4g at first", run->kid[0].kid);
     text_add(answer, "; lower is closer to the training images. ");
 }

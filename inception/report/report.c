@@ -373,7 +373,7 @@ static Status run_part(const Page *page, FILE *to)
 }
 
 /* Nothing if the run has no records for it. */
-static Status part_write(const Page *page, const char *title, PartContent *content, FILE *to)
+static Status part_write(const Page *page, const char *title, const char *id, PartContent *content, FILE *to)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -382,7 +382,7 @@ static Status part_write(const Page *page, const char *title, PartContent *conte
     Status st = content(page, part);
     if (fclose(part) != 0 && st == OK) st = FAIL(ERR_MEMORY, "no memory for the part '%s' of a report", title);
     if (st == OK && bytes) {
-        fprintf(to, "<section class=\"part\"><h2>%s</h2>\n<div class=\"grid\">\n", title);
+        fprintf(to, "<section class=\"part\" id=\"%s\"><h2>%s</h2>\n<div class=\"grid\">\n", id, title);
         fwrite(text, 1, bytes, to);
         fputs("</div></section>\n", to);
     }
@@ -393,13 +393,14 @@ static Status part_write(const Page *page, const char *title, PartContent *conte
 static Status content_write(const void *context, FILE *to)
 {
     static const struct {
-        const char *title;
+        const char *title, *id;
         PartContent *content;
     } parts[] = {
-        {"Damaged steps", damage_part}, {"Generated images", generated_part}, {"Curves", curves_part},
-        {"Classes", classes_part},      {"Mistakes", mistakes_part},          {"Data", data_part},
-        {"Towers", towers_part},        {"Speed and memory", speed_part},     {"Layers", layers_part},
-        {"The run", run_part},
+        {"Damaged steps", "damaged", damage_part}, {"Generated images", "generated", generated_part},
+        {"Curves", "curves", curves_part},         {"Classes", "classes", classes_part},
+        {"Mistakes", "mistakes", mistakes_part},   {"Data", "data", data_part},
+        {"Towers", "towers", towers_part},         {"Speed and memory", "speed", speed_part},
+        {"Layers", "layers", layers_part},         {"The run", "run", run_part},
     };
     const Page *page = context;
     title_write(page, to);
@@ -407,7 +408,7 @@ static Status content_write(const void *context, FILE *to)
     cards_write(page, to);
     origin_write(page, to);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        TRY(part_write(page, parts[i].title, parts[i].content, to));
+        TRY(part_write(page, parts[i].title, parts[i].id, parts[i].content, to));
     return OK;
 }
 

@@ -15,6 +15,7 @@ train() { # NAME ARGUMENT...
 train several --dataset synthetic --towers 2 --batch-size 8 --max-steps 800 --summary-interval 50
 small_data data 400 100 || exit $?
 train one --data-path data --batch-size 10 --epochs 5 --eval-interval 1 --summary-interval 50 --lr-schedule "0.01;2;0.001" --sched piecewise
+train found --data-path data --batch-size 10 --max-steps 60 --lr auto # its plot of rates has no neighbor
 [[ -s runs/several/report.html ]] || { echo "FAILED: no report at the end of the run"; exit 1; }
 cp runs/several/report.html first.html
 "$towers" report runs/several --quiet || { echo "FAILED: towers report"; exit 1; }
@@ -77,14 +78,14 @@ def area(browser, number):
 
 TITLES = "[...document.querySelectorAll('svg.chart')].map((svg) => svg.closest('figure').querySelector('h3').textContent)"
 
-def check_shown(shown, title, wanted, near):
+def check_shown(shown, title, wanted, near=None, reach=0):
     axis, x = shown['at'].rsplit(' ', 1)
     rows = dict(shown['rows'])
     if title in wanted:
         for name, values in wanted[title].items():
             expect(rows.get(name) == values.get(int(x)), f"{title} at {axis} {x}: {name} {rows.get(name)}, the records have {values.get(int(x))}")
     if near is not None:
-        expect(abs(int(x) - near) <= 5, f'{title}: {axis} {x} is shown at {near}')
+        expect(abs(int(x) - near) <= reach, f'{title}: {axis} {x} is shown at {near}')
 
 def check_pointers(browser, run):
     wanted, titles = records(run), browser.ask(TITLES)
@@ -97,8 +98,9 @@ def check_pointers(browser, run):
             shown = browser.ask(SHOWN)
             expect(shown and shown['rows'], f'{run}: nothing is shown in {title} at {share}')
             if shown and title in wanted:
-                near = 800 * share if (run, title) in (('several', 'Loss of the towers'), ('several', 'Training loss')) else None
-                check_shown(shown, title, wanted, near)
+                last = {'one': 200, 'several': 800}[run]
+                near = 1 + (last - 1) * share if title in ('Training loss', 'Loss of the towers') else None
+                check_shown(shown, title, wanted, near, 0.6 if run == 'one' else 5)
         browser.move(1, 1)
         expect(browser.ask(SHOWN) is None, f'{run}: {title} still shows values when the pointer has left')
 
@@ -111,7 +113,7 @@ def check_keys(browser, run):
         browser.key(key)
         shown = browser.ask(SHOWN)
         seen.append(shown['at'])
-        check_shown(shown, 'Training loss', wanted, None)
+        check_shown(shown, 'Training loss', wanted)
     expect(seen[:5] == ['step 1', 'step 2', 'step 3', 'step 2', 'step 200'] and 'step 100' < seen[5] < 'step 200', f'keys lead to {seen}')
     browser.key('Escape')
     expect(browser.ask(SHOWN) is None, 'Escape hides nothing')
@@ -167,13 +169,16 @@ with Browser() as browser:
         shown = browser.ask(SHOWN)
         expect(shown, f'{run}: a finger shows nothing')
         if shown:
-            check_shown(shown, 'Training loss', records(run), None)
+            check_shown(shown, 'Training loss', records(run))
             box = browser.ask("(() => { const r = document.querySelector('.readout:not([hidden])').getBoundingClientRect(); return [r.left, r.right]; })()")
             expect(0 <= box[0] and box[1] <= 390, f'{run}: the values are beyond the edge: {box}')
         if sys.argv[1]:
             browser.picture(f'{sys.argv[1]}/{run}-phone.png')
         browser.open(page, width=800, paper=True)
         expect(browser.ask("getComputedStyle(document.documentElement).backgroundColor") == 'rgb(255, 255, 255)', f'{run}: paper is not white')
+    browser.open('runs/found/report.html')
+    expect('Learning rates that were tried' in browser.ask(TITLES), 'no plot of the rates')
+    check_layout(browser, 'found', 1200)
     # The page of a comparison: the numbers of both runs, each under its name.
     browser.open('compare.html')
     check_layout(browser, 'compare', 1200)

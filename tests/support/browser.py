@@ -84,8 +84,8 @@ class Browser:
                 return found['result']
             self.events.append(found.get('method'))
 
-    def open(self, path, width=1200, height=1000, dark=False, paper=False, script=True):
-        self.call('Emulation.setDeviceMetricsOverride', width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+    def open(self, path, width=1200, height=1000, dark=False, paper=False, script=True, scale=1):
+        self.call('Emulation.setDeviceMetricsOverride', width=width, height=height, deviceScaleFactor=scale, mobile=width < 600)
         self.call('Emulation.setEmulatedMedia', media='print' if paper else 'screen',
                   features=[{'name': 'prefers-color-scheme', 'value': 'dark' if dark else 'light'}])
         self.call('Emulation.setScriptExecutionDisabled', value=not script)

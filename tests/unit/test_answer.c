@@ -105,7 +105,7 @@ TEST(too_short)
     rising.test_loss = 0;
     rising.train_loss = -0.01;
     assert_int_equal(kind_of(&rising), ADVICE_NOTHING); /* the rise ends with the rate */
-    says("It still rises");
+    says("It still rises while the learning rate falls, by 1.00 points");
     Course falling = flat;
     falling.accuracy = -0.01, falling.jitter = 0.0001;
     assert_int_equal(kind_of(&falling), ADVICE_NOTHING);
@@ -138,8 +138,13 @@ TEST(rate_too_high)
     for (int64_t i = STEPS * 9 / 10; i < STEPS; i++) run->step[i].mean_loss += 0.1;
     assert_int_equal(kind_of_run(run, NULL), ADVICE_RATE);
     says("a lower --lr, as the training loss rose from 0.3");
-    for (int64_t i = STEPS * 9 / 10; i < STEPS; i++) run->step[i].mean_loss -= 0.09; /* less than a tenth of it */
+    for (int64_t i = STEPS / 2; i < STEPS; i++) run->step[i].mean_loss = 0.3 + 0.001 * noise_normal(1, (uint32_t)i);
     assert_int_equal(kind_of_run(run, NULL), ADVICE_NOTHING);
+    for (int64_t i = STEPS * 9 / 10; i < STEPS; i++)
+        run->step[i].mean_loss += 0.02; /* clear, but less than a tenth of it */
+    assert_int_equal(kind_of_run(run, NULL), ADVICE_NOTHING);
+    for (int64_t i = STEPS * 9 / 10; i < STEPS; i++) run->step[i].mean_loss += 0.02;
+    assert_int_equal(kind_of_run(run, NULL), ADVICE_RATE);
     run_destroy(run);
 }
 
@@ -244,7 +249,7 @@ TEST(several_phases)
     run->epochs = run->classes = 0;
     run->phase = "critic";
     assert_int_equal(kind_of_run(run, NULL), ADVICE_NONE);
-    says("Its images were not measured");
+    says("The generated images were not measured");
     says_not("accuracy");
     assert_string_equal(said.next, "");
     RunKid *kid = calloc(2, sizeof *kid);
@@ -254,7 +259,7 @@ TEST(several_phases)
     run->kid = kid;
     run->kids = 2;
     kind_of_run(run, NULL);
-    says("The KID of its images is 0.125 after step 600, from 0.5 at first; lower is closer");
+    says("The KID of the generated images is 0.125 after step 600, from 0.5 at first; lower is closer");
     run_destroy(run);
 }
 

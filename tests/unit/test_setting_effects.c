@@ -237,6 +237,18 @@ TEST(beyond_what_was_tried)
     settings_free(&chance);
 }
 
+/* As in all_else_equal: what 24 of 576 exchanges do as well is no finding where two options are asked. */
+TEST(two_options_are_asked)
+{
+    static const char *const lr[] = {"0.1", "0.01", "0.002", "0.001"};
+    static const double score[] = {.814, .797, .759, .703, .702, .612, .422, .208};
+    Sweep s = {.result.rungs = 1};
+    for (int i = 0; i < 8; i++) setting_add(&s, lr[i % 4], i < 4 ? "adam" : "momentum", score[i], NAN);
+    says(&s, "No option explains the scores better than chance. ", true);
+    says(&s, "each setting with several seeds", true);
+    settings_free(&s);
+}
+
 /* Two settings with five repetitions. */
 TEST(best_two)
 {
