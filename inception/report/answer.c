@@ -37,7 +37,8 @@ static void accuracy_sentence(const Run *run, const Advice *advice, Text *answer
         return;
     }
     text_add(answer, "The %s is %.2f %%", score, 100 * best->test_top1);
-    if (advice->images) {
+    if (advice->images &&
+        fabs((double)advice->right - best->test_top1 * (double)advice->images) < 1) { /* not of other weights */
         Estimate share = share_estimate(advice->right, advice->images);
         text_add(answer,
                  " of %" PRId64

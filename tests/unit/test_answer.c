@@ -43,6 +43,11 @@ static Run *run_with(const Course *c)
         run->confusion[k * CLASSES + k] = c->right[k];
         run->confusion[k * CLASSES + (k + 1) % CLASSES] = c->samples[k] - c->right[k];
     }
+    /* The matrix is that of the best evaluation. */
+    double best = 0, wanted = (double)(c->right[0] + c->right[1] + c->right[2]) /
+                              (double)(c->samples[0] + c->samples[1] + c->samples[2]);
+    for (int i = 0; i < EPOCHS; i++) best = fmax(best, run->epoch[i].test_top1);
+    for (int i = 0; i < EPOCHS; i++) run->epoch[i].test_top1 += wanted - best;
     if (c->args) {
         free(run->args);
         run->args = strdup(c->args);
@@ -84,10 +89,16 @@ static void says_not(const char *text)
 TEST(nothing_stands_out)
 {
     assert_int_equal(kind_of(&flat), ADVICE_NOTHING);
-    says("of 3000 images (95 % interval 88.9 to 91.0 %; always naming the most frequent class: 33.3 %)");
+    says("The test accuracy is 90.00 % of 3000 images (95 % interval 88.9 to 91.0 %; always naming the most frequent "
+         "class: 33.3 %)");
     says("It no longer clearly rises (over the last 5 evaluations). ");
     says("No class is clearly weaker than the others. No step was damaged. ");
     says("nothing stands out");
+    Run *run = run_with(&flat); /* a matrix of other weights says nothing of this accuracy */
+    for (int i = 0; i < EPOCHS; i++) run->epoch[i].test_top1 -= 0.1;
+    kind_of_run(run, NULL);
+    says("The test accuracy is 80.00 %, with the weights of epoch ");
+    run_destroy(run);
 }
 
 TEST(too_short)
