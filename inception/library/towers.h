@@ -1,4 +1,4 @@
-/* libtowers: classify images with a network that `towers train` trained.
+/* libtowers: classify images with a network that `towers train` trained. It does not train: a program that wants to starts `towers`.
  *
  *     towers_error error;
  *     towers_network *network;

@@ -56,10 +56,10 @@ passes format test_cifar
 passes augmentation test_augmentations
 towers=$build/towers
 "$towers" train fashion_cnn --dataset synthetic --greet --print-config >"$work/log" 2>&1
+grep -q '^greet: true' "$work/log" || complain "option: $(grep -m3 greet "$work/log")"
 TOWERS=$towers "$tree/scripts/pages/command_pages.sh" --check >"$work/log" 2>&1 || complain "option: $(cat "$work/log")"
 "$tree/scripts/pages/python_keywords.py" "$towers" && grep -q '^    greet: bool | None = None,$' "$tree/examples/python/towers/commands.py" ||
     complain "option: scripts/pages/python_keywords.py writes no keyword"
-grep -q '^greet: true' "$work/log" || complain "option: $(grep -m3 greet "$work/log")"
 train() {
     "$towers" train lenet5 --opt adagrad --device cpu --dataset synthetic -b 4 --greet --output-dir "$work/runs" "$@" >"$work/log" 2>&1 </dev/null ||
         complain "model: $(tail -n 5 "$work/log")"
