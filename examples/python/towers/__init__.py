@@ -7,7 +7,7 @@ from .run import Records, Run
 
 for _function, (_word, _arguments, _summary) in commands.COMMANDS.items():
     _function.__doc__ = f"towers {_word} {_arguments}: {_summary}.\n\n" + "\n".join(
-        f"{keyword}: {commands.OPTIONS[keyword]}" for keyword in _function.__kwdefaults__ if keyword in commands.OPTIONS)
+        f"{keyword}: {commands.OPTIONS[keyword]}" for keyword in _function.__kwdefaults__ or () if keyword in commands.OPTIONS)
 
 __version__ = commands.VERSION
 __all__ = ["CommandError", "LibraryError", "Network", "NotInstalled", "Prediction", "Records", "Run", "TowersError", "version",

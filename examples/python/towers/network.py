@@ -1,11 +1,13 @@
 """Classify images with networks that Towers trained: libtowers by ctypes."""
+from __future__ import annotations
+
 import ctypes
 import ctypes.util
 import functools
 import os
 import threading
 import weakref
-from typing import NamedTuple
+from typing import Any, NamedTuple, Sequence
 
 import numpy
 
@@ -36,9 +38,9 @@ def _library_file():
 def _library():
     try:
         library = ctypes.CDLL(_library_file())
-    except OSError as error:
-        raise NotInstalled(f"cannot load libtowers: {error}. Install a wheel of Towers that contains it (scripts/wheel.sh builds one), or "
-                           "the library (cmake --install build; ldconfig), or name its file: TOWERS_LIBRARY=build/libtowers.so.0") from error
+    except OSError as why:
+        raise NotInstalled(f"cannot load libtowers: {why}. Install a wheel of Towers that contains it (scripts/wheel.sh builds one), or "
+                           "the library (cmake --install build; ldconfig), or name its file: TOWERS_LIBRARY=build/libtowers.so.0") from why
     handle, text, number, floats = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p
     error = ctypes.POINTER(_Error)
     for name, result, arguments in [
@@ -52,7 +54,7 @@ def _library():
     return library
 
 
-def version():
+def version() -> str:
     """Of libtowers."""
     return _library().towers_version().decode()
 
@@ -66,15 +68,15 @@ class Prediction(NamedTuple):
 
     name: str  # of the likeliest class
     probability: float
-    names: list  # of all classes
+    names: list[str]  # of all classes
     probabilities: numpy.ndarray  # float32, of all classes in their order
 
-    def top(self, count=5):
+    def top(self, count: int = 5) -> list[tuple[str, float]]:
         """The likeliest classes as (name, probability), the likeliest first."""
         order = numpy.argsort(-self.probabilities, kind="stable")[:count]
         return [(self.names[k], float(self.probabilities[k])) for k in order]
 
-    def above(self, threshold=0.5):
+    def above(self, threshold: float = 0.5) -> list[tuple[str, float]]:
         """Those of at least this probability, for networks that give an image any number of classes."""
         return [(name, p) for name, p in self.top(len(self.names)) if p > threshold]
 
@@ -108,7 +110,7 @@ class Network:
     """An open network: a run, or a file of weights. It may be used by several threads. Its threads and memory are given back by
     close(), at the end of a with statement, or when nothing refers to it any more."""
 
-    def __init__(self, path, threads=0, batch=1, embeddings=False):
+    def __init__(self, path: str | bytes | os.PathLike[Any], threads: int = 0, batch: int = 1, embeddings: bool = False) -> None:
         towers, error, self._handle, self._used = _library(), _Error(), ctypes.c_void_p(), threading.Lock()
         name = os.fsencode(path)
         if b"\0" in name:
@@ -141,7 +143,7 @@ class Network:
         at.bytes, at.size = image.ctypes.data, image.size
         return image
 
-    def classify(self, images):
+    def classify(self, images: Sequence[Any] | numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray | None]:
         """The probabilities of a list of images as float32 [images][classes]; and embeddings [images][embedding_size], or None."""
         if isinstance(images, numpy.ndarray) and images.ndim != 4:
             raise TypeError("an array of images must be [images][height][width][channels]; for one image give [image]")
@@ -154,13 +156,13 @@ class Network:
             if not self._close.alive:
                 raise ValueError("the network is closed")
             failed = _library().towers_classify(self._handle, list_, len(images), probabilities.ctypes.data,
-                                                embeddings.ctypes.data if self.embedding_size else None, ctypes.byref(error))
+                                                None if embeddings is None else embeddings.ctypes.data, ctypes.byref(error))
         del kept
         if failed:
             raise _error(error, (probabilities, embeddings))
         return probabilities, embeddings
 
-    def predict(self, images):
+    def predict(self, images: Any) -> Any:
         """The Prediction of an image, or a list of those of a list of images. An image is the path of a file, the bytes of one, an
         image of Pillow, or an array of uint8, [height][width] or [height][width][3]. Files are turned upright, cropped and scaled as
         the weights say, arrays cropped and scaled."""
@@ -171,13 +173,13 @@ class Network:
             found.append(Prediction(self.class_names[best], float(row[best]), self.class_names, row))
         return found[0] if one else found
 
-    def close(self):
+    def close(self) -> None:
         """Waits for a classify of another thread."""
         with self._used:
             self._close()
 
-    def __enter__(self):
+    def __enter__(self) -> Network:
         return self
 
-    def __exit__(self, *about):
+    def __exit__(self, *about: object) -> None:
         self.close()

@@ -16,7 +16,7 @@ from .errors import CommandError, NotInstalled
 KEPT_LINES = 1000  # of what the program says beside its results
 OBJECT_LINES = ("predict", "fetch")  # their results are a line for each image or file
 PLAIN = ("info",)  # has JSON about files of weights alone
-running = set()  # programs that have not ended
+running: set = set()  # programs that have not ended
 
 
 def packaged():

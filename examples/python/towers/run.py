@@ -1,14 +1,20 @@
 """A run: what it has recorded, as columns of NumPy; and, if it was started here, its program."""
+from __future__ import annotations
+
 import csv
 import json
 import os
 import re
-from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping
 
 import numpy
 
+if TYPE_CHECKING:
+    from .network import Network
+    from .program import Program
 
-class Records(Mapping):
+
+class Records(Mapping[str, numpy.ndarray]):
     """Rows of a file as columns: records["mean_loss"] is an array with an element for each row.
 
     - Numbers are int64, float64 or bool, words are str. What a row lacks is masked (numpy.ma); a column without gaps is a plain
@@ -18,27 +24,27 @@ class Records(Mapping):
     - The numbers within an object have names with a point: records["terms.penalty"].
     """
 
-    def __init__(self, rows):
+    def __init__(self, rows: Iterable[dict[str, Any]]) -> None:
         self._rows = [flat(row) for row in rows]
         self._names = list(dict.fromkeys(name for row in self._rows for name in row))
-        self._made = {}
+        self._made: dict[str, numpy.ndarray] = {}
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: str) -> numpy.ndarray:
         if name not in self._made:
             if name not in self._names:
                 raise KeyError(f"no row has '{name}'; there are: {', '.join(self._names)}")
             self._made[name] = column([row.get(name, ABSENT) for row in self._rows])
         return self._made[name]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 
-    def __len__(self):
+    def __len__(self) -> int:
         """The number of columns, as of any mapping; `rows` is that of rows."""
         return len(self._names)
 
     @property
-    def rows(self):
+    def rows(self) -> int:
         return len(self._rows)
 
     def __repr__(self):
@@ -115,9 +121,10 @@ class Run:
     """A directory that a training has written. All files are read anew at each access, so that a run may still be going on; it plots
     nothing. Wherever a path is wanted, towers.evaluate(run), it is one."""
 
-    def __init__(self, path):
-        self._program, self.result = None, None
-        self.path = os.fspath(path)
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._program: Program | None = None
+        self.result: dict[str, Any] | None = None
+        self.path: str = os.fspath(path)
         if not os.path.isfile(os.path.join(self.path, "args.yaml")):
             raise FileNotFoundError(f"'{self.path}' is no run directory: it has no args.yaml")
 
@@ -134,11 +141,11 @@ class Run:
     # ---- its program
 
     @property
-    def running(self):
+    def running(self) -> bool:
         """Whether the program that was started here still trains."""
         return self._program is not None and not self._program.ended
 
-    def wait(self):
+    def wait(self) -> Run:
         """Until the training ends; CommandError if it fails. Ctrl-C lets it save and end, and a second one ends it at once."""
         if self._program:
             text = self._program.wait()
@@ -147,18 +154,18 @@ class Run:
                 self.path = self.result["run_dir"]
         return self
 
-    def stop(self):
+    def stop(self) -> None:
         """Lets the training save a checkpoint and end, and waits for it; resume=run.path continues."""
-        if self.running:
+        if self._program and self.running:
             self._program.stop()
 
-    def __enter__(self):
+    def __enter__(self) -> Run:
         return self
 
-    def __exit__(self, *about):
+    def __exit__(self, *about: object) -> None:
         self.stop()
 
-    def __fspath__(self):
+    def __fspath__(self) -> str:
         return self.path
 
     def __repr__(self):
@@ -177,21 +184,21 @@ class Run:
             return None
 
     @property
-    def steps(self):
+    def steps(self) -> Records:
         """metrics.jsonl: a row for each step."""
         with open(self._file("metrics.jsonl"), encoding="utf-8") as file:
             return Records([json.loads(line) for line in file if line.endswith("\n")])  # the last one may be half written
 
     @property
-    def epochs(self):
+    def epochs(self) -> Records:
         """results.csv: a row for each epoch."""
         with open(self._file("results.csv"), encoding="utf-8", newline="") as file:
             return Records([{key: number(text or "") for key, text in row.items()} for row in csv.DictReader(file)])
 
     @property
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
         """args.yaml: every option that the run has, by its keyword; None: not set."""
-        found = {}
+        found: dict[str, Any] = {}
         with open(self._file("args.yaml"), encoding="utf-8") as file:
             for line in file:
                 unset = re.match(r"# ([a-z0-9-]+): not set\n", line)
@@ -203,21 +210,21 @@ class Run:
         return found
 
     @property
-    def outcome(self):
+    def outcome(self) -> dict[str, Any] | None:
         """outcome.json: how it ended; None while it goes on, or if it was killed."""
         return self._json("outcome.json")
 
     @property
-    def environment(self):
+    def environment(self) -> dict[str, Any] | None:
         """env.json: program, machine and data."""
         return self._json("env.json")
 
     @property
-    def best(self):
+    def best(self) -> str:
         """The file of its best weights."""
         return self._file("best.safetensors")
 
-    def network(self, **options):
+    def network(self, **options: Any) -> Network:
         """Its best weights as a Network."""
         from .network import Network
 
