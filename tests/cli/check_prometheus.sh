@@ -40,7 +40,7 @@ wait $job
 "$towers" train wgan_gp --width 4 --img-size 8 --dataset synthetic --threads 1 --batch-size 8 --max-steps 12 --quiet --experiment $'gan\xff' --prometheus gan.prom \
     >out 2>err </dev/null || complain "gan: $(cat err)"
 python3 - <<'PYTHON' || complain "the numbers of the last step"
-import json, math, re
+import json, math, os, re, time
 for run, path, towers, steps in (('runs/one', 'one.prom', 1, 5), ('runs/a "run\\', 'collector/towers.prom', 3, 600), ('runs/gan\udcff', 'gan.prom', 1, 12)):
     row = json.loads(open(f'{run}/metrics.jsonl').read().splitlines()[-1])
     phase = f',phase="{row["phase"]}"' if 'phase' in row else ''
@@ -66,6 +66,9 @@ for run, path, towers, steps in (('runs/one', 'one.prom', 1, 5), ('runs/a "run\\
         elif not isinstance(value, (str, dict)):
             have = numbers.pop((f'towers_{key}', phase), None) # one that is absent is left out
             assert have == value or (value is None and math.isnan(have)), (key, have, value)
+    assert numbers.pop(('towers_steps', '')) == steps
+    seen = numbers.pop(('towers_step_time_seconds', ''))
+    assert abs(seen - os.stat(path).st_mtime) < 60 and abs(seen - time.time()) < 1000, seen
     assert not numbers, numbers
 PYTHON
 python3 - "$source_dir" <<'PYTHON' || complain "the dashboard of Grafana"
@@ -75,6 +78,16 @@ asked = {name for panel in board['panels'] for target in panel['targets'] for na
 written = set(re.findall(r'^towers_(\w+)\{', open('collector/towers.prom').read(), re.M))
 columns = set(re.findall(r'^\| `(gpu_\w+)`', open(sys.argv[1] + '/docs/records.md').read(), re.M))
 assert len(asked) > 8 and asked <= written | columns, asked - written - columns
+PYTHON
+# After an evaluation, also the last one, its numbers are there.
+timeout 200 "$towers" train fashion_cnn --dataset synthetic --threads 1 --summary-interval 0 --quiet --epochs 2 --batch-size 512 --experiment tested --prometheus tested.prom \
+    >out 2>err </dev/null || complain "tested: $(cat err)"
+python3 - <<'PYTHON' || complain "the numbers of the last evaluation: $(tail -n 12 tested.prom)"
+import csv, re
+row = list(csv.DictReader(open('runs/tested/results.csv')))[-1]
+have = dict(re.findall(r'^towers_(\w+)\{run="runs/tested"\} (\S+)$', open('tested.prom').read(), re.M))
+assert float(have['evaluated_epoch']) == float(row['epoch']) == 2 and float(have['steps']) == float(have['step']) == float(row['step']), (have, row)
+assert abs(float(have['test_accuracy']) - float(row['test_top1'])) < 1e-6 and abs(float(have['test_loss']) - float(row['test_loss'])) < 1e-4, (have, row)
 PYTHON
 refused() { # TEXT FILE
     "$towers" train fashion_cnn --dataset synthetic --max-steps 1 --experiment refused --prometheus "$2" >out 2>err </dev/null

@@ -348,8 +348,17 @@ TEST_WITH(gauges, scratch_make, scratch_drop)
                          .heads = 3};
     snprintf(path, sizeof path, "%s/a.prom", scratch);
     assert_int_equal(prometheus_check(path), OK);
-    assert_int_equal(prometheus_write(path, "runs/a", &record), OK);
+    EpochRecord tested = {.epoch = 3, .test_loss = 0.5, .test_top1 = 0.25, .several = true};
+    RunNumbers run = {9, 12.5, NULL};
+    char *step;
+    assert_int_equal(prometheus_step("runs/a", &record, &step), OK);
+    assert_int_equal(prometheus_write(path, "runs/a", step, &run), OK);
     char *text = scratch_text("a.prom");
+    assert_null(strstr(text, "towers_test_"));
+    free(text);
+    run.tested = &tested;
+    assert_int_equal(prometheus_write(path, "runs/a", step, &run), OK);
+    text = scratch_text("a.prom");
     static const char *const lines[] = {"towers_mean_loss{run=\"runs/a\"} NaN\n",
                                         "towers_base_loss{run=\"runs/a\"} +Inf\n",
                                         "towers_total_loss{run=\"runs/a\"} -Inf\n",
@@ -357,7 +366,12 @@ TEST_WITH(gauges, scratch_make, scratch_drop)
                                         "towers_tower_loss{run=\"runs/a\",tower=\"2\"} NaN\n",
                                         "towers_tower_grad_norm{run=\"runs/a\",tower=\"0\"} -Inf\n",
                                         "towers_aux_loss{run=\"runs/a\",head=\"0\"} -Inf\n",
-                                        "towers_aux_loss{run=\"runs/a\",head=\"1\"} 0.25\n"};
+                                        "towers_aux_loss{run=\"runs/a\",head=\"1\"} 0.25\n",
+                                        "towers_steps{run=\"runs/a\"} 9\n",
+                                        "towers_step_time_seconds{run=\"runs/a\"} 12.5\n",
+                                        "towers_evaluated_epoch{run=\"runs/a\"} 3\n",
+                                        "towers_test_loss{run=\"runs/a\"} 0.5\n",
+                                        "towers_test_map{run=\"runs/a\"} 0.25\n"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         if (!strstr(text, lines[i])) fail_msg("no line '%s' in:\n%s", lines[i], text);
     assert_null(strstr(text, "towers_tower_loss{run=\"runs/a\",tower=\"1\"}"));
@@ -370,7 +384,8 @@ TEST_WITH(gauges, scratch_make, scratch_drop)
     snprintf(path, sizeof path, "%s/b.prom", scratch);
     snprintf(folder, sizeof folder, "%s/b.prom/in", scratch);
     assert_true(mkdir(path, 0755) == 0 && mkdir(folder, 0755) == 0);
-    assert_int_equal(prometheus_write(path, "runs/a", &record), ERR_IO);
+    assert_int_equal(prometheus_write(path, "runs/a", step, &run), ERR_IO);
+    free(step);
     DIR *listing = opendir(scratch);
     for (struct dirent *entry; (entry = readdir(listing));)
         if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && strcmp(entry->d_name, "a.prom") &&

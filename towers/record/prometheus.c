@@ -80,13 +80,47 @@ static Status text_write(const char *path, const char *text, size_t bytes)
     return FAIL(ERR_IO, "cannot replace '%s': %s (--prometheus)", path, strerror(error));
 }
 
-Status prometheus_write(const char *path, const char *run, const StepRecord *record)
+Status prometheus_step(const char *run, const StepRecord *record, char **text)
 {
     Draft draft;
     char shown[RUN_BYTES];
     utf8_escape(shown, sizeof shown, run); /* the collector drops a whole file with other bytes */
     TRY(draft_begin(&draft, "the numbers of --prometheus"));
     step_put(draft.to, shown, record);
+    TRY(draft_end(&draft, OK));
+    *text = draft.text;
+    return OK;
+}
+
+static void run_number_put(FILE *to, const char *run, const char *key, Number value, const char *text)
+{
+    if (is_absent(value)) return;
+    help_put(to, key, text);
+    number_put(to, key, run, NULL, NULL, 0, value);
+}
+
+static void run_put(FILE *to, const char *run, const RunNumbers *n)
+{
+    run_number_put(to, run, "steps", (double)n->steps, "steps of the whole run");
+    run_number_put(to, run, "step_time_seconds", n->step_time,
+                   "when the last step was recorded, in seconds since 1970");
+    if (!n->tested) return;
+    run_number_put(to, run, "evaluated_epoch", (double)n->tested->epoch,
+                   "epoch after which the run was last evaluated");
+    run_number_put(to, run, "test_loss", n->tested->test_loss, "loss of the last evaluation");
+    run_number_put(to, run, n->tested->several ? "test_map" : "test_accuracy", n->tested->test_top1,
+                   n->tested->several ? "mean average precision of the last evaluation"
+                                      : "accuracy of the last evaluation");
+}
+
+Status prometheus_write(const char *path, const char *run, const char *step, const RunNumbers *numbers)
+{
+    Draft draft;
+    char shown[RUN_BYTES];
+    utf8_escape(shown, sizeof shown, run);
+    TRY(draft_begin(&draft, "the numbers of --prometheus"));
+    fputs(step, draft.to);
+    run_put(draft.to, shown, numbers);
     TRY(draft_end(&draft, OK));
     Status st = text_write(path, draft.text, draft.bytes);
     free(draft.text);

@@ -92,6 +92,8 @@ typedef struct TowerProcess {
     int64_t stage; /* the step, from 0, whose stage the run is in when it begins */
     bool complete; /* it had ended before: nothing is left to do, and nothing is written */
     int64_t epoch_started_ns, checkpoint_ns, exported_ns;
+    char *exported;             /* owned: what --prometheus has of the last step exported; NULL: none yet */
+    double exported_time;       /* when that was: seconds since 1970 */
     int64_t epoch_count_before; /* samples of this epoch processed before a resume or a rollback */
     int64_t good_step;          /* of the last checkpoint saved or restored, -1: none; rank 0 knows */
     int64_t best_written;       /* the step whose weights were last saved as the best ones; 0: none by this process */

@@ -116,6 +116,7 @@ static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *tes
         if (evaluated) p->ledger->run.tested = rec;
         atomic_store(&p->ledger->run.epochs_done, epoch);
         metrics_epoch(p->metrics, &rec);
+        if (evaluated) evaluation_export(p);
     }
     /* The evaluation at the end of a run does not count if a longer run, which may continue this one, makes none here. */
     bool counts = p->job->stopping.monitor == MONITOR_KID ? observed : evaluated && epoch % p->job->eval_interval == 0;

@@ -299,5 +299,6 @@ void process_close(TowerProcess *p)
     norm_sync_close(p);
     replica_destroy(p->replica);
     free(p->findings);
+    free(p->exported);
     free(p->scratch);
 }

@@ -112,6 +112,8 @@ NODISCARD Status turn_end(Turn *turn);
  * flight; their results are taken by later calls, or by steps_drain. */
 NODISCARD Status steps_open(TowerProcess *p); /* run.step must be known */
 void steps_close(TowerProcess *p);
+/* --prometheus: the last evaluation, beside the numbers of the last step exported. Rank 0 calls it. */
+void evaluation_export(TowerProcess *p);
 NODISCARD Status steps_restart(TowerProcess *p); /* after run was set back */
 NODISCARD Status step_run(TowerProcess *p, StepOutcome *outcome);
 /* Wait for the oldest step in flight, if any. */

@@ -251,6 +251,18 @@ Status step_record(TowerProcess *p, const Step *step)
 
 /* ---- times, and the row */
 
+static Status numbers_write(TowerProcess *p)
+{
+    const EpochRecord *tested = &p->ledger->run.tested;
+    RunNumbers numbers = {p->total_steps, p->exported_time, tested->epoch > 0 ? tested : NULL};
+    return prometheus_write(p->job->prometheus, p->job->run_dir, p->exported, &numbers);
+}
+
+void evaluation_export(TowerProcess *p)
+{
+    if (p->exported) metrics_outcome(p->metrics, numbers_write(p));
+}
+
 /* --prometheus: at most once a second, and the last step. */
 static void numbers_export(TowerProcess *p, const StepRecord *record)
 {
@@ -258,7 +270,16 @@ static void numbers_export(TowerProcess *p, const StepRecord *record)
     bool last = record->step == p->total_steps;
     if (!p->job->prometheus || (now - p->exported_ns < 1000000000ll && !last)) return;
     p->exported_ns = now;
-    metrics_outcome(p->metrics, prometheus_write(p->job->prometheus, p->job->run_dir, record));
+    char *text;
+    Status st = prometheus_step(p->job->run_dir, record, &text);
+    if (st == OK) {
+        struct timespec time;
+        clock_gettime(CLOCK_REALTIME, &time);
+        free(p->exported);
+        p->exported = text;
+        p->exported_time = (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+    }
+    metrics_outcome(p->metrics, st == OK ? numbers_write(p) : st);
 }
 
 /* timed: the ledger has the times of all towers. */
