@@ -5,6 +5,7 @@
 #include "towers/data/sources/folder.h"
 #include "towers/data/sources/shard.h"
 #include "towers/data/sources/tree.h"
+#include "towers/files/json.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -156,6 +157,39 @@ static void classes_print(const Source *train, const Look looks[SPLITS], FILE *t
     if (info->classes > CLASSES_SHOWN) fprintf(to, "  and %d more classes\n", info->classes - CLASSES_SHOWN);
 }
 
+/* {"part": "training", "images": 60000, "formats": {"PNG": 60000}, "width": [28, 28, 28.0], ...}: the least, the largest, the mean. */
+static json_t *look_json(const char *part, const Source *source, const Look *l)
+{
+    const SourceInfo *info = source_info(source);
+    double seen = l->seen ? (double)l->seen : 1;
+    json_t *formats = json_object(), *classes = json_array();
+    for (int f = 0; f < IMAGE_FORMATS; f++)
+        if (l->of_format[f])
+            json_object_set_new(formats, image_format_name((ImageFormat)f), json_integer(l->of_format[f]));
+    for (int c = 0; c < info->classes; c++) json_array_append_new(classes, json_integer(l->of_class[c]));
+    json_t *row =
+        json_pack("{s:s, s:I, s:I, s:o, s:[i,i,f], s:[i,i,f], s:I, s:I, s:o}", "part", part, "images",
+                  (json_int_t)info->count, "bytes", (json_int_t)l->bytes, "formats", formats, "width", l->least_w,
+                  l->most_w, (double)l->sum_w / seen, "height", l->least_h, l->most_h, (double)l->sum_h / seen,
+                  "rotated", (json_int_t)l->turned, "damaged", (json_int_t)l->damaged, "images_of_classes", classes);
+    json_t *inventory = inventory_json(&info->inventory);
+    if (row && inventory) json_object_set_new(row, "inventory", inventory);
+    return row;
+}
+
+static Status info_emit(const Options *o, Source *const sets[SPLITS], const Look looks[SPLITS], FILE *to)
+{
+    const char *path = o->arguments[1];
+    const SourceInfo *train = source_info(sets[SPLIT_TRAIN]);
+    json_t *parts = json_array(), *names = json_array();
+    for (Split s = SPLIT_TRAIN; s < SPLITS; s++)
+        if (sets[s]) json_array_append_new(parts, look_json(part_titles[data_part(o, path, s)], sets[s], &looks[s]));
+    for (int c = 0; c < train->classes; c++) json_array_append_new(names, json_text(train->class_names[c]));
+    return json_emit(json_pack("{s:o, s:s, s:b, s:o, s:o}", "path", json_text(path), "format", train->format, "several",
+                               train->several, "classes", names, "parts", parts),
+                     JSON_COMPACT, to);
+}
+
 static int by_hash(const void *a, const void *b)
 {
     return memcmp(a, b, sizeof(XXH128_hash_t));
@@ -204,12 +238,14 @@ Status data_info(const Options *o, FILE *to)
     Source *sets[SPLITS] = {NULL};
     Look looks[SPLITS] = {{0}};
     for (Split s = SPLIT_TRAIN; s < SPLITS; s++) TRY_OUT(data_open(o, path, s, NULL, &sets[s]));
-    text_printf(to, "%s: %s\n", path, source_info(sets[SPLIT_TRAIN])->format);
+    if (!o->json) text_printf(to, "%s: %s\n", path, source_info(sets[SPLIT_TRAIN])->format);
     for (Split s = SPLIT_TRAIN; s < SPLITS; s++) {
         if (!sets[s]) continue;
         TRY_OUT(look_run(o, sets[s], &looks[s]));
-        look_print(part_titles[data_part(o, path, s)], sets[s], &looks[s], to);
+        if (!o->json) look_print(part_titles[data_part(o, path, s)], sets[s], &looks[s], to);
     }
+    if (o->json) TRY_OUT(info_emit(o, sets, looks, to));
+    if (o->json) goto out;
     classes_print(sets[SPLIT_TRAIN], looks, to);
     duplicates_print(looks, to);
 out:

@@ -220,11 +220,11 @@ static void row_print(const RunRow *row, int name_width, FILE *to)
 
 static json_t *row_json(const RunRow *row)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:s, s:o, s:o, s:o}", "run", json_text(row->name), "model",
-                     json_text(row->model), "state", json_text(row->state), "why", json_text(row->why), "pid",
-                     row->pid ? json_integer(row->pid) : json_null(), "step", (json_int_t)row->step, "scored_by",
-                     run_score_name(row->kind), "score", json_finite(row->score), "seconds", json_finite(row->seconds),
-                     "started", json_text(row->started));
+    return json_pack("{s:o, s:i, s:o, s:o, s:o, s:o, s:I, s:s, s:o, s:o, s:o}", "run", json_text(row->name), "runs",
+                     row->runs, "model", json_text(row->model), "state", json_text(row->state), "why",
+                     json_text(row->why), "pid", row->pid ? json_integer(row->pid) : json_null(), "step",
+                     (json_int_t)row->step, "scored_by", run_score_name(row->kind), "score", json_finite(row->score),
+                     "seconds", json_finite(row->seconds), "started", json_text(row->started));
 }
 
 static Status rows_emit(RunRow *rows, int count, RunOrder order, bool json, FILE *to)
@@ -250,7 +250,42 @@ bool is_run(const char *path)
     return has_file(path, "args.yaml") || has_file(path, "metrics.jsonl");
 }
 
-static Status folder_read(const char *folder, RunRow **rows, int *count)
+static bool is_sweep(const char *path)
+{
+    return has_file(path, "sweep.json");
+}
+
+/* One row for the runs of a sweep: the best of their scores, the sum of their times; running if one of them is. */
+static void sweep_row(const RunRow *runs, int count, const char *path, const char *name, RunRow *row)
+{
+    *row = (RunRow){.kind = NOT_SCORED, .score = ABSENT, .seconds = ABSENT, .runs = count};
+    int failed = 0, running = 0;
+    snprintf(row->name, sizeof row->name, "%s", name);
+    for (int i = 0; i < count; i++) {
+        const RunRow *run = &runs[i];
+        if (run_scores_better(run->kind, run->score, row->kind, row->score))
+            row->kind = run->kind, row->score = run->score;
+        if (isfinite(run->seconds)) row->seconds = run->seconds + (isfinite(row->seconds) ? row->seconds : 0);
+        if (!*row->model) memcpy(row->model, run->model, sizeof row->model);
+        if (i == 0 || run->started_at < row->started_at) {
+            row->started_at = run->started_at;
+            memcpy(row->started, run->started, sizeof row->started);
+        }
+        row->step += run->step;
+        failed += !strcmp(run->state, "failed");
+        running += !strcmp(run->state, "running");
+    }
+    snprintf(row->state, sizeof row->state, "%s",
+             running                    ? "running"
+             : count && failed == count ? "failed"
+                                        : "finished");
+    Text why = text_start(row->why, sizeof row->why);
+    text_add(&why, "a sweep of %d run%s%s: towers runs %s", count, count == 1 ? "" : "s", failed ? ", some failed" : "",
+             path);
+}
+
+/* The runs in a folder, and as one row each the sweeps in it, whose runs are a folder deeper. */
+static Status folder_read(const char *folder, bool sweeps, RunRow **rows, int *count)
 {
     Status st = OK;
     char path[PATH_BYTES];
@@ -259,12 +294,18 @@ static Status folder_read(const char *folder, RunRow **rows, int *count)
         return FAIL(ERR_ARG, "cannot list '%s': %s; usage: towers runs [DIR], the --output-dir of the runs", folder,
                     strerror(errno));
     for (struct dirent *entry; (entry = readdir(listing));) {
-        if (entry->d_name[0] == '.' || path_join(path, folder, entry->d_name) != OK || !is_run(path)) continue;
-        TRY_OUT(array_grow(rows, *count, sizeof **rows, "a list of runs"));
-        row_read(path, entry->d_name, *rows + (*count)++);
+        if (entry->d_name[0] == '.' || path_join(path, folder, entry->d_name) != OK) continue;
+        bool sweep = sweeps && is_sweep(path);
+        if (!sweep && !is_run(path)) continue;
+        RunRow *own = NULL;
+        int own_count = 0;
+        if (sweep) st = folder_read(path, false, &own, &own_count);
+        if (st == OK) st = array_grow(rows, *count, sizeof **rows, "a list of runs");
+        if (st == OK && sweep) sweep_row(own, own_count, path, entry->d_name, *rows + (*count)++);
+        if (st == OK && !sweep) row_read(path, entry->d_name, *rows + (*count)++);
+        free(own);
+        TRY_OUT(st);
     }
-    if (!*count)
-        st = FAIL(ERR_ARG, "'%s' has no run: expected folders with args.yaml, as towers train makes them", folder);
 out:
     closedir(listing);
     return st;
@@ -278,7 +319,9 @@ Status runs_list(const char *folder, RunOrder order, bool json, FILE *to)
         row_read(folder, folder, &one);
         return rows_emit(&one, 1, order, json, to);
     }
-    Status st = folder_read(folder, &rows, &count);
+    Status st = folder_read(folder, true, &rows, &count);
+    if (st == OK && !count)
+        st = FAIL(ERR_ARG, "'%s' has no run: expected folders with args.yaml, as towers train makes them", folder);
     if (st == OK) st = rows_emit(rows, count, order, json, to);
     free(rows);
     return st;

@@ -29,11 +29,12 @@ typedef struct RunRow {
     double started_at;     /* seconds since 1970; 0: not known */
     int64_t step;
     pid_t pid; /* of a run that goes on; 0: not known */
+    int runs;  /* of a sweep, whose best score and sums these are; 0: it is a run */
 } RunRow;
 /* `run`: NULL if its records could not be read. `name`: what to call it. */
 void run_row_of(const Run *run, const char *path, const char *name, RunRow *row);
 bool is_run(const char *path); /* a folder with records */
 
-/* Lists `folder` if it is a run, else the runs directly in it, in this order (best score and longest time first). A run
+/* Lists `folder` if it is a run, else the runs and sweeps directly in it, in this order (best score and longest time first). A run
  * whose records cannot be read is a row that says why. Errors: ERR_ARG if the folder cannot be read or has no run. */
 NODISCARD Status runs_list(const char *folder, RunOrder order, bool json, FILE *to);

@@ -98,6 +98,23 @@ for step in "--color-jitter 0.9" "--hue-jitter 0.5" "--color-distort" "--auto-au
     data 0 show photos --img-size 80 $step -o step.png
     cmp -s step.png plain.png && complain "$step does nothing without --augment"
 done
+data 0 info photos
+cp out plain.out
+data 0 info photos --json
+python3 - <<'PY' || complain "data info --json: $(head -c 600 out)"
+import json, re
+found, plain = json.load(open('out')), open('plain.out').read()
+training = found['parts'][0]
+assert training['part'] == 'training' and training['images'] == sum(training['images_of_classes']) == sum(training['formats'].values()), training
+assert f"training: {training['images']} images" in plain and len(found['classes']) == len(training['images_of_classes']), plain
+for line in re.findall(r'^ +(\d+) +(\d+) .* (\S+)$', plain, re.M):
+    assert found['classes'][int(line[0])] == line[2] and training['images_of_classes'][int(line[0])] == int(line[1]), line
+least, most, mean = training['width']
+assert re.search(rf'width +{least} to {most}, mean {mean:.0f}\n', plain), training
+assert 'used' in training['inventory'], training
+PY
+data 2 check photos --json
+says '--json has no effect with towers data check; it applies only to info'
 mkdir many
 seq 1200 >many/classes.txt
 printf 'P2 1 1 255 3\n' >0.pgm

@@ -118,6 +118,20 @@ for what in failed:
     print('FAILED:', what)
 sys.exit(bool(failed))
 PY
+# ---- a sweep is a row, with the best of its runs and the sum of their times
+mkdir -p many/grid many/empty
+cp -r runs/one many/grid/t001 && cp -r runs/several many/grid/t002 && cp -r runs/one many/alone
+echo '{"format": "towers sweep 1"}' | tee many/grid/sweep.json >many/empty/sweep.json
+"$towers" runs many --json >many.json && "$towers" runs many/grid --json >grid.json && "$towers" runs many >out || complain "runs beside a sweep"
+grep -qE '^grid +fashion_cnn +finished .* a sweep of 2 runs: towers runs many/grid$' out || complain "the list has no row of a sweep: $(cat out)"
+python3 - <<'PY' || complain "the row of a sweep: $(cat many.json)"
+import json
+rows, inner = {row['run']: row for row in json.load(open('many.json'))}, json.load(open('grid.json'))
+assert sorted(rows) == ['alone', 'empty', 'grid'] and [rows[name]['runs'] for name in ('alone', 'empty', 'grid')] == [0, 0, 2], rows
+assert rows['grid']['score'] == max(row['score'] for row in inner) and rows['grid']['step'] == 12, rows
+assert abs(rows['grid']['seconds'] - sum(row['seconds'] for row in inner)) < 1e-6, rows
+PY
+
 # ---- a run that goes on is stopped by its name, saves, and goes on from there; one that does not is no process of anybody's
 train stopped --towers 2 --max-steps 100000 --eval-interval 0 --batch-size 1 &
 trainer=$!
