@@ -446,6 +446,7 @@ def data(
     format: Literal["auto", "safetensors", "onnx", "folder", "tar", "mds"] | None = None,
     recipe: Text | None = None,
     seed: int | None = None,
+    json: bool | None = None,
     show: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> Any:
