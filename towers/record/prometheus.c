@@ -94,8 +94,7 @@ Status prometheus_step(const char *run, const StepRecord *record, char **text)
 
 static void run_number_put(FILE *to, const char *run, const char *key, Number value, const char *text)
 {
-    if (is_absent(value)) return;
-    help_put(to, key, text);
+    if (!is_absent(value)) help_put(to, key, text);
     number_put(to, key, run, NULL, NULL, 0, value);
 }
 
