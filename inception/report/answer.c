@@ -14,7 +14,7 @@ const char *class_name(const json_t *environment, const Run *run, int class, cha
 {
     const json_t *names = json_object_get(environment, "class_names");
     const char *name = json_string_value(json_array_get(names, (size_t) class));
-    if (name && *name && json_array_size(names) == (size_t)run->classes)
+    if (name && *name && (!run->classes || json_array_size(names) == (size_t)run->classes))
         utf8_escape(text, NAME_BYTES, name);
     else
         snprintf(text, NAME_BYTES, "class %d", class);

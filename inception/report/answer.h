@@ -7,7 +7,7 @@
 
 enum { ANSWER_BYTES = 4096 };
 
-/* The class names of env.json; of a class without one "class 7". `text`: room for it. */
+/* The class names of env.json; of a class without one, or if the confusion matrix has other classes, "class 7". `text`: room for it. */
 const char *class_name(const json_t *environment, const Run *run, int class, char text[64]);
 
 typedef struct RunAnswer {

@@ -221,6 +221,24 @@ TEST(unbalanced)
     says("The weakest class is class 2 ("); /* names are not known */
 }
 
+/* Names of another number of classes than were evaluated are not theirs; without an evaluation they are all there is. */
+TEST(names_of_classes)
+{
+    char text[64];
+    Run *run = run_with(&flat);
+    json_t *two = json_pack("{s:[ss]}", "class_names", "cat", ""),
+           *three = json_pack("{s:[sss]}", "class_names", "a", "b", "c");
+    assert_string_equal(class_name(two, run, 0, text), "class 0");
+    assert_string_equal(class_name(three, run, 2, text), "c");
+    assert_string_equal(class_name(NULL, run, 2, text), "class 2");
+    run->classes = 0;
+    assert_string_equal(class_name(two, run, 0, text), "cat");
+    assert_string_equal(class_name(two, run, 1, text), "class 1");
+    json_decref(two);
+    json_decref(three);
+    run_destroy(run);
+}
+
 TEST(learned_nothing)
 {
     Course c = flat;
