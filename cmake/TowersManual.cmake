@@ -4,8 +4,8 @@ install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_SOURCE_DIR}/README.md DESTINAT
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN *.json EXCLUDE PATTERN decisions EXCLUDE)
 
-if(CMAKE_CROSSCOMPILING)
-  message(STATUS "cross compiling: manual pages and completions are left out (towers man, towers completion write them)")
+if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
+  message(STATUS "cross compiling without an emulator: manual pages and completions are left out (towers man, towers completion write them)")
   return()
 endif()
 set(manual_folder ${CMAKE_BINARY_DIR}/manual)

@@ -137,6 +137,7 @@ run_avx2() {
 
 run_portable() {
     scripts/setup.sh cross
+    build test
     echo "== other processors"
     scripts/check/portable.sh || failed+=" portable"
 }
