@@ -12,8 +12,8 @@ enum {
 
 /* Some pixels of a row, for 4 outputs, added to sums[OUTS][vectors][LANES]. Each call sums by itself first: the rounding
  * error of f32 grows with the length of a sum. */
-TILE_INLINE void pixels_run(const uint32_t *x, const uint32_t *dy, int64_t columns, int64_t width, const int vectors,
-                            float *sums)
+TILE_INLINE void pixels_multiply(const uint32_t *x, const uint32_t *dy, int64_t columns, int64_t width,
+                                 const int vectors, float *sums)
 {
     GemmSums sum;
     gemm_begin(OUTS, vectors, NULL, sum);
@@ -23,7 +23,8 @@ TILE_INLINE void pixels_run(const uint32_t *x, const uint32_t *dy, int64_t colum
 
 /* A row of pixels, added to sums[part of the inputs][part of the outputs]. Every part reads the same pixels again, so the row is
  * taken a few pixels at a time, which stay in the first-level cache. */
-TILE_INLINE void row_run(const WgradTile *tile, const uint32_t *x, const uint32_t *dy, const int vectors, float *sums)
+TILE_INLINE void tile_row_run(const WgradTile *tile, const uint32_t *x, const uint32_t *dy, const int vectors,
+                              float *sums)
 {
     enum { AT_A_TIME = 64 };
     const int64_t width = (int64_t)tile->vectors * WGRAD_LANES;
@@ -32,18 +33,18 @@ TILE_INLINE void row_run(const WgradTile *tile, const uint32_t *x, const uint32_
         float *part = sums;
         for (int in = 0; in < width; in += vectors * LANES)
             for (int out = 0; out < tile->outs; out += OUTS, part += OUTS * vectors * LANES)
-                pixels_run(x + at * width + in, dy + at * WGRAD_LANES + out, columns, width, vectors, part);
+                pixels_multiply(x + at * width + in, dy + at * WGRAD_LANES + out, columns, width, vectors, part);
     }
 }
 
 TILE_CODE static void row_of_2(const WgradTile *tile, const uint32_t *x, const uint32_t *dy, float *sums)
 {
-    row_run(tile, x, dy, 2, sums);
+    tile_row_run(tile, x, dy, 2, sums);
 }
 
 TILE_CODE static void row_of_3(const WgradTile *tile, const uint32_t *x, const uint32_t *dy, float *sums)
 {
-    row_run(tile, x, dy, 3, sums);
+    tile_row_run(tile, x, dy, 3, sums);
 }
 
 /* One vector of sums; `left`: lanes that exist. */
