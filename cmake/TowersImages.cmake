@@ -14,6 +14,8 @@ macro(towers_images_lacking format file package)
   string(APPEND TOWERS_IMAGES_LACKING "|${file}")
   if(TOWERS_${format} STREQUAL "ON")
     message(FATAL_ERROR "TOWERS_${format}=ON, but its library was not found: install ${package}")
+  elseif(NOT TOWERS_${format} STREQUAL "OFF")
+    message(STATUS "images of ${format} are left out: they need ${package}")
   endif()
 endmacro()
 

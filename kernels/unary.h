@@ -10,7 +10,7 @@
 #define UNARY_CALL static inline
 #endif
 
-/* Howard et al. 2019, arXiv:1905.02244, section 5.2. Comparisons are written so that NaN stays NaN. */
+/* Howard et al. 2019, arXiv:1905.02244, section 5.2. Comparisons are written so that values of NaN stay NaN. */
 UNARY_CALL float unary_hard_sigmoid(float x)
 {
     float t = x + 3.0f;

@@ -9,7 +9,8 @@ cd "$(dirname "$0")/.."
 
 most=12 # unit tests at a time: with more, a change concerns scripts/test.sh
 . "$PWD/scripts/check/changes.sh"
-mapfile -t changed < <(changed_files "${1:-}")
+files=$(changed_files "${1:-}") || { echo "check: git cannot tell what has changed${1:+ since $1}" >&2; exit 2; }
+mapfile -t changed < <(printf '%s' "${files:+$files$'\n'}")
 [ ${#changed[@]} -gt 0 ] || { echo "check: nothing has changed${1:+ since $1}" && exit 0; }
 mapfile -t tests < <(tests_of "${changed[@]}")
 [ ${#tests[@]} -le $most ] || echo "check: ${#tests[@]} unit tests read what changed, of which $most run here; scripts/test.sh runs all"
@@ -56,5 +57,6 @@ for name in format mutants map links unit; do
         ;;
     esac
 done
+[ ${#tests[@]} -gt 0 ] || echo "none    unit: no unit test reads what changed"
 echo "check: ${#changed[@]} changed files, $((SECONDS - started)) seconds"
 [ -z "$failed" ]

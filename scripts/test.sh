@@ -51,27 +51,30 @@ done
 jobs=$(nproc)
 logs=build-test/logs # of builds and tests, for the list of what was skipped
 
-# build PRESET [TARGET...]: configure and build quietly, all or what the targets need; show the end of the log if that fails
+# build PRESET [TARGET...]: configure and build quietly, all or what the targets need; show the end of the log if that fails, which is
+# recorded, so that the other parts go on
+failed='' given=("$@")
 build() {
     local log=$logs/build-$1 preset=$1
     shift
     echo "== building $preset${1:+: $*}"
     if ! { cmake --preset "$preset" && cmake --build "build-$preset" -j "$jobs" ${1:+--target "$@"}; } >"$log" 2>&1; then
         tail -n 60 "$log" >&2
-        echo "the build of preset '$preset' failed" >&2
-        exit 1
+        failed+=" build-$preset"
+        return 1
     fi
     grep -A 5 '^-- Towers' "$log" | sed 's/^-- //'
 }
 
 # The preset of what needs the CUDA backend; where there is no toolkit, that of the other tests, so that nothing is built twice.
 cuda_preset() {
-    if cmake --preset test-cuda 2>&1 | grep -q '^--   cuda  yes'; then echo test-cuda; else echo test; fi
+    local said
+    said=$(cmake --preset test-cuda 2>&1) || true
+    if grep -q '^--   cuda  yes' <<<"$said"; then echo test-cuda; else echo test; fi
 }
 
 # check PRESET NAME [ctest options]: a failure is recorded, so that the list at the end is printed nevertheless. One test more than there
 # are cores: the longest of them mostly wait, for what they have killed and for each other.
-failed='' given=("$@")
 check() {
     local preset=$1 name=$2
     shift 2
@@ -81,40 +84,35 @@ check() {
 }
 
 run_quick() {
-    build test quick
-    check test quick -L quick
-    build asan parsers
-    check asan parsers -L parsers
+    build test quick && check test quick -L quick
+    build asan parsers && check asan parsers -L parsers
 }
 
 run_tests() {
-    build test
-    check test tests -LE 'quick|avx2|gpu'
+    build test && check test tests -LE 'quick|avx2|gpu'
 }
 
 run_gpu() {
     local preset
     preset=$(cuda_preset)
-    build "$preset"
-    check "$preset" gpu -L gpu
+    build "$preset" && check "$preset" gpu -L 'gpu|cuda'
 }
 
 run_asan() {
-    build asan
-    check asan asan -L 'unit|hostile'
+    build asan && check asan asan -L 'unit|hostile'
 }
 
 run_clang() {
     local preset
     preset=$(cuda_preset)
-    build "$preset"
+    build "$preset" || return
     echo "== clang"
     scripts/check/clang.py "build-$preset" || failed+=" clang"
 }
 
 # Every fuzzer from its corpus, as many at a time as there are cores.
 run_fuzz() {
-    build fuzz fuzzers
+    build fuzz fuzzers || return
     echo "== fuzzing, 30 s each"
     find build-fuzz/tests -maxdepth 1 -name 'fuzz_*' -type f -executable -print0 |
         xargs -0 -P "$jobs" -I{} bash -c '
@@ -126,29 +124,26 @@ run_fuzz() {
 }
 
 run_tsan() {
-    build tsan threads
-    check tsan tsan -L threads
+    build tsan threads && check tsan tsan -L threads
 }
 
 run_avx2() {
-    build test
-    check test avx2 -L avx2
+    build test && check test avx2 -L avx2
 }
 
 run_portable() {
-    scripts/setup.sh cross
-    build test
+    build test || return
     echo "== other processors"
-    scripts/check/portable.sh || failed+=" portable"
+    { scripts/setup.sh cross && scripts/check/portable.sh; } || failed+=" portable"
 }
 
 # Other ten for each commit.
 run_mutants() {
     local preset
     preset=$(cuda_preset)
-    build "$preset"
+    build "$preset" || return
     echo "== mutants: do the tests see mistakes?"
-    tests/mutants.sh --build "build-$preset" 10 --seed "$(git rev-list --count HEAD 2>/dev/null || echo 0)" || failed+=" mutants"
+    tests/mutants.sh --build "build-$preset" 10 --seed "$((16#$(git rev-parse --short=7 HEAD 2>/dev/null | cut -c1-7)0))" || failed+=" mutants"
 }
 
 # ctest does not say why a test was skipped
@@ -173,7 +168,7 @@ for part in "${chosen[@]}"; do
         [ -d "$logs" ] || scripts/setup.sh test
         [ "$part" != quick ] || rm -rf "$logs" # its list begins anew
         mkdir -p "$logs"
-        "run_$part"
+        "run_$part" || true # what failed is in `failed`
         echo "== $part: $((SECONDS / 60)) minutes since the start"
     fi
 done

@@ -7,7 +7,7 @@ changed_files() {
     { git diff --name-only --diff-filter=d "$since" && git ls-files --others --exclude-standard; } | sort -u
 }
 
-# tests_of FILE...: changed tests, tests named after a changed file, then those that include its header
+# tests_of FILE...: changed tests, tests named after a changed file, then those that include its header; test_ops for kernels
 tests_of() {
     local file header first=() then=() name
     for file; do
@@ -16,6 +16,7 @@ tests_of() {
         tests/unit/test_*.c | tests/faults/test_*.c) first+=("$name") ;;
         kernels/*.[ch] | nccl_sync/*.[ch] | towers/*.[ch] | inception/*.[ch])
             [ ! -f "tests/unit/test_$name.c" ] || first+=("test_$name")
+            [[ $file != kernels/* || $file == kernels/base/* ]] || then+=(test_ops)
             header=${file%.*}.h
             while read -r file; do
                 then+=("$(basename "${file%.c}")")

@@ -114,7 +114,7 @@ static void check_guard(const GradientCase *c, const unsigned char *memory, size
 ConvProblem gradient_problem(const Tensor *x, const Tensor *dy, const Window *window)
 {
     static const OpCall call = {.kind = OP_CONV_DW, .name = "a weight gradient"};
-    return (ConvProblem){.kind = OP_CONV_DW, .call = &call, .x = x, .y = dy, .window = *window};
+    return (ConvProblem){.kind = OP_CONV_DW, .call = &call, .x = x, .y = dy, .window = *window, .groups = 1};
 }
 
 /* Output and workspace start as NaN, with bytes behind them that must stay. */

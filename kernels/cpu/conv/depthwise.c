@@ -129,7 +129,7 @@ static void dx_phase(const DepthwiseRun *run, DepthwiseRow *row, int64_t at, int
     int64_t pixel = at * dx->shape.w + phase;
     DepthwiseRow own = *row;
     own.taps = skipped < v->kw ? (v->kw - skipped + v->stride_w - 1) / v->stride_w : 0;
-    for (int k = 0; k < own.rows; k++) own.w[k] += skipped * run->made->padded;
+    for (int k = 0; k < own.rows && own.taps; k++) own.w[k] += skipped * run->made->padded;
     own.first = (phase + v->pad_w - skipped) / v->stride_w;
     own.count = (dx->shape.w - phase + v->stride_w - 1) / v->stride_w;
     own.out = element_at(dx, pixel * dx->pitch);
@@ -252,7 +252,7 @@ const ConvImpl conv_depthwise = {.name = "depthwise",
                                  .takes_groups = true,
                                  .adds_bias = true,
                                  .adds_relu = true};
-const ConvImpl conv_depthwise_dw = {.name = "depthwise weight gradient",
+const ConvImpl conv_depthwise_dw = {.name = "weight gradient, depthwise",
                                     .takes = takes,
                                     .create = create,
                                     .workspace = workspace,

@@ -13,6 +13,7 @@
 
 typedef struct Problem {
     int n, ic, oc, h, w, kh, kw, stride, pad_h, pad_w;
+    int groups; /* 0: one */
 } Problem;
 
 /* clang-format off */
@@ -41,6 +42,9 @@ static const Problem problems[] = {
     /* images */
     {8, 3, 32, 33, 31, 3, 3, 2, 0, 0}, {9, 3, 64, 20, 20, 3, 3, 1, 1, 1}, {70, 1, 32, 28, 28, 5, 5, 1, 2, 2},
     {8, 3, 64, 32, 32, 7, 7, 2, 3, 3}, {10, 4, 24, 17, 19, 4, 4, 2, 1, 1},
+    /* a window for each channel */
+    {2, 40, 40, 15, 14, 3, 3, 1, 1, 1, 40}, {2, 72, 72, 14, 14, 5, 5, 2, 2, 2, 72}, {2, 17, 17, 9, 9, 2, 2, 3, 0, 0, 17},
+    {3, 48, 48, 11, 12, 7, 7, 1, 3, 3, 48}, {1, 20, 20, 30, 29, 3, 3, 2, 1, 1, 20},
 };
 /* clang-format on */
 
@@ -82,7 +86,7 @@ static Operands operands_of(const Problem *p, OpKind kind, Dtype dtype, int vari
     Shape y = {p->n, p->oc, window_out(p->h, p->kh, p->stride, p->pad_h, false),
                window_out(p->w, p->kw, p->stride, p->pad_w, false)};
     return (Operands){.x = tensor_of((Shape){p->n, p->ic, p->h, p->w}, dtype, kind == OP_CONV ? 0 : gap),
-                      .w = tensor_of((Shape){p->oc, p->ic, p->kh, p->kw}, DTYPE_F32, 0),
+                      .w = tensor_of((Shape){p->oc, p->ic / (p->groups ? p->groups : 1), p->kh, p->kw}, DTYPE_F32, 0),
                       .y = tensor_of(y, dtype, gap / 2),
                       .bias = tensor_of((Shape){1, p->oc, 1, 1}, DTYPE_F32, 0),
                       .acc = tensor_of((Shape){p->n, p->ic, p->h, p->w}, dtype, gap)};
@@ -130,6 +134,7 @@ static ConvProblem problem_make(const OpCall *call, const Operands *o, int varia
                          .bias = added && call->kind == OP_CONV ? &o->bias : NULL,
                          .acc = added && call->kind == OP_CONV_DX ? &o->acc : NULL,
                          .window = call->attr.conv.window,
+                         .groups = conv_groups(o->x.shape, o->w.shape),
                          .relu = call->attr.conv.relu,
                          .keeps_w = variant & KEPT,
                          .packed = tensor_is_packed(&o->x) && tensor_is_packed(&o->y)};
@@ -162,7 +167,7 @@ static void visit(Device *device, const ConvImpl *impl, const Problem *p, OpKind
     Operands o = operands_of(p, kind, dtype, variant);
     OpCall call = call_make(&o, p, kind, variant);
     ConvProblem problem = problem_make(&call, &o, variant);
-    if (impl->takes(device, &problem)) return;
+    if ((problem.groups > 1 && !impl->takes_groups) || impl->takes(device, &problem)) return;
     operands_fill(&o);
     call = call_make(&o, p, kind, variant);
     compute(impl, device, &call, &problem);

@@ -113,7 +113,7 @@ static const struct {
     [IMAGE_PNM] = {"PNM", is_pnm, pnm_probe, pnm_decode, NULL},
     [IMAGE_BMP] = {"BMP", is_bmp, bmp_probe, bmp_decode, NULL},
     [IMAGE_GIF] = {"GIF", is_gif, gif_probe, gif_decode, "libgif (libgif-dev)"},
-    [IMAGE_TIFF] = {"TIFF", is_tiff, tiff_probe, tiff_decode, "libtiff 4.5 (libtiff-dev)"},
+    [IMAGE_TIFF] = {"TIFF", is_tiff, tiff_probe, tiff_decode, "libtiff 4.5 (libtiff-dev, -DTOWERS_TIFF=ON)"},
     [IMAGE_HEIF] = {"HEIC or AVIF", is_heif, heif_probe, heif_decode, "libheif 1.19 (libheif-dev)"},
 };
 

@@ -19,7 +19,7 @@ enum { GIF_ENDINGS_COUNT = 0 };
 enum { TIFF_ENDINGS_COUNT = 2 };
 #else
 #define TIFF_ENDINGS ""
-#define TIFF_LACKING "; builds with libtiff 4.5 read .tif and .tiff"
+#define TIFF_LACKING "; builds with -DTOWERS_TIFF=ON read .tif and .tiff"
 enum { TIFF_ENDINGS_COUNT = 0 };
 #endif
 #ifdef TOWERS_HAVE_HEIF
