@@ -178,11 +178,16 @@ void advice_make(const Run *run, const Run *whole, const json_t *environment, Ad
     advice->trend = trend_of(run);
     advice->balance = balance_of(run, environment);
     const Trend *trend = &advice->trend;
-    bool guessed =
-        advice->images && !run->several &&
-        share_estimate(advice->right, advice->images).low <= (double)advice->most_images / (double)advice->images;
+    bool guessed = false, unclear = false;
+    if (advice->images && !run->several) {
+        Estimate share = share_estimate(advice->right, advice->images);
+        double guessing = (double)advice->most_images / (double)advice->images;
+        guessed = share.low <= guessing;
+        unclear = guessed && share.high > guessing + GUESSING_MARGIN;
+    }
     advice->kind = advice->damaged                                                             ? ADVICE_DAMAGED
                    : run->phase                                                                ? ADVICE_NONE
+                   : unclear                                                                   ? ADVICE_FEW_IMAGES
                    : guessed || (!trend->evaluations && stayed)                                ? ADVICE_LEARNED_NOTHING
                    : rose                                                                      ? ADVICE_RATE
                    : trend->loss_up < DIFFERENCE_LEVEL && trend->train_down < DIFFERENCE_LEVEL ? ADVICE_OVERFITS

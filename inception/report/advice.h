@@ -2,7 +2,8 @@
  * if chance makes its finding in less than DIFFERENCE_LEVEL of runs without it (loss_truth.h):
  *
  *   DAMAGED      a step had a loss or gradient that was not finite, or was refused; an overflow in fp16 is no damage
- *   LEARNED_NOTHING   accuracy is not above that of naming the most frequent class; without an evaluation: the loss of the
+ *   FEW_IMAGES   accuracy may be that of naming the most frequent class, or better by GUESSING_MARGIN and more: too few images to tell
+ *   LEARNED_NOTHING   accuracy is not above that of naming the most frequent class by so much; without an evaluation: the loss of the
  *                last tenth of the steps is not below that of the first by three deviations of the steps' noise
  *   RATE         the loss of the last tenth of the steps is above that of the best tenth, by a tenth of it or more
  *   OVERFITS     over the last evaluations the test loss rises and the training loss falls
@@ -25,6 +26,7 @@ typedef enum AdviceKind {
     ADVICE_NONE, /* of a model with several phases */
     ADVICE_DAMAGED,
     ADVICE_LEARNED_NOTHING,
+    ADVICE_FEW_IMAGES,
     ADVICE_RATE,
     ADVICE_OVERFITS,
     ADVICE_UNBALANCED,
@@ -32,6 +34,9 @@ typedef enum AdviceKind {
     ADVICE_FEW,
     ADVICE_NOTHING, /* stands out */
 } AdviceKind;
+
+/* An accuracy above that of guessing by less shows nothing learned. */
+#define GUESSING_MARGIN 0.1
 
 /* Less of the rate is left at the end of a trend: what rises then may do so by that alone. */
 #define RATE_FALLEN 0.5

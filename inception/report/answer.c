@@ -60,7 +60,7 @@ static void few_sentence(const Run *run, const Trend *trend, Text *answer)
         if (isfinite(e->test_top1)) before = e;
     if (before)
         text_add(answer,
-                 "In the last epoch it went from %.2f to %.2f %%; %" PRId64
+                 "From the evaluation before to the last one it went from %.2f to %.2f %%; %" PRId64
                  " evaluations are too few to say whether it still rises. ",
                  100 * before->test_top1, 100 * last->test_top1, trend->evaluations);
 }
@@ -221,6 +221,10 @@ static void advice_sentence(const Run *run, const Advice *advice, Text *answer)
     case ADVICE_DAMAGED: damaged_advice(run, advice, answer); break;
     case ADVICE_LEARNED_NOTHING:
         text_add(answer, "another rate, which --lr auto looks for, as the network has learned nothing that shows.");
+        break;
+    case ADVICE_FEW_IMAGES:
+        text_add(answer, "more images for evaluation, as %" PRId64 " are too few to tell this from guessing.",
+                 advice->images);
         break;
     case ADVICE_RATE:
         text_add(answer, "a lower --lr, as the training loss rose from %.3g to %.3g within the run.",

@@ -126,14 +126,24 @@ static void ranked_name(const Overlays *c, const RankedRun *row, Text *answer)
 }
 
 /* Of the runs behind the best those that are worse, or those that may not be. */
-static void others_sentence(const Overlays *c, bool worse, Text *answer)
+typedef enum Against { CLEARLY_WORSE, PERHAPS_EQUAL, UNTESTED } Against;
+
+static Against against_best(const RankedRun *row)
 {
+    if (is_not_finite(row->score) || row->p < DIFFERENCE_LEVEL) return CLEARLY_WORSE;
+    return is_absent(row->p) ? UNTESTED : PERHAPS_EQUAL;
+}
+
+static void others_sentence(const Overlays *c, Against against, Text *answer)
+{
+    static const char *const begin[] = {[CLEARLY_WORSE] = " Clearly worse: run ",
+                                        [PERHAPS_EQUAL] = " No significant difference from it: run ",
+                                        [UNTESTED] = " Not tested against it: run "};
     int found = 0;
     for (int i = 1; i < c->count; i++) {
         const RankedRun *row = &c->ranking.row[i];
-        bool is_worse = is_not_finite(row->score) || row->p < DIFFERENCE_LEVEL;
-        if (is_worse != worse) continue;
-        if (found == 0) text_add(answer, worse ? " Clearly worse: run " : " No significant difference from it: run ");
+        if (against_best(row) != against) continue;
+        if (found == 0) text_add(answer, "%s", begin[against]);
         if (found < NAMED) {
             text_add(answer, found ? ", run " : "");
             ranked_name(c, row, answer);
@@ -141,7 +151,7 @@ static void others_sentence(const Overlays *c, bool worse, Text *answer)
         found++;
     }
     if (found > NAMED) text_add(answer, " and %d more", found - NAMED);
-    if (found) text_add(answer, worse ? "." : "; chance alone may explain it.");
+    if (found) text_add(answer, against == PERHAPS_EQUAL ? "; chance alone may explain it." : ".");
 }
 
 static void settings_sentence(const Overlays *c, Text *answer)
@@ -182,8 +192,7 @@ static void answer_write(const Overlays *c, FILE *to)
                  ranking->by == RANKED_BY_LOSS ? " (not all runs were evaluated)" : "");
         ranked_name(c, &ranking->row[0], &answer);
         text_add(&answer, ".");
-        others_sentence(c, true, &answer);
-        others_sentence(c, false, &answer);
+        for (Against against = CLEARLY_WORSE; against <= UNTESTED; against++) others_sentence(c, against, &answer);
     }
     settings_sentence(c, &answer);
     svg_printf(to, "<p class=\"answer\">%s</p>\n", text);

@@ -36,7 +36,7 @@
     }
 
     function valueText(value) {
-        const text = (number) => number === '-' ? 'not finite' : number.replace('-', '\u2212');
+        const text = (number) => number === '-' ? 'not finite' : number.replaceAll('-', '\u2212');
         return value.high && value.high !== value.y ? `${text(value.y)} to ${text(value.high)}` : text(value.y);
     }
 

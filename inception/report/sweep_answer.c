@@ -85,19 +85,21 @@ static bool beyond_sentence(const SweepResult *result, const SettingEffects *eff
     return false;
 }
 
-/* Probability of so large a difference between the two best settings by chance, over the repetitions that both have scored in; 1:
- * there are too few. */
+/* Probability of so large a difference between the two best settings by chance, over the repetitions that both have scored in;
+ * absent: there are too few. */
 static double second_probability(const SweepResult *result)
 {
     const SweepSetting *a = &result->settings[0], *b = &result->settings[1];
     int rung = a->rung < b->rung ? a->rung : b->rung, count = 0;
-    double *change = calloc((size_t)result->repeats, sizeof *change), p = 1;
+    double *change = calloc((size_t)result->repeats, sizeof *change), p = ABSENT;
     for (int r = 0; change && rung >= 0 && r < result->repeats; r++) {
         double gap = a->rows[r]->score[rung] - b->rows[r]->score[rung];
         if (isfinite(gap) && a->rows[r]->kind[rung] == b->rows[r]->kind[rung]) change[count++] = gap;
     }
-    double error = count > 1 ? sqrt(series_variance(change, count) / count) : 0;
-    if (error > 0) p = student_tail(series_mean(change, count) / error, count - 1);
+    if (count > 1) {
+        double mean = series_mean(change, count), error = sqrt(series_variance(change, count) / count);
+        p = error > 0 ? student_tail(mean / error, count - 1) : mean == 0 ? 1 : 0;
+    }
     free(change);
     return p;
 }
@@ -114,7 +116,9 @@ static void next_sentence(const SweepResult *result, const SettingEffects *effec
             "alone does.");
     } else {
         double p = second_probability(result);
-        if (p >= DIFFERENCE_LEVEL)
+        if (is_absent(p))
+            text_add(answer, "more seeds of the best two, as too few have scores of both.");
+        else if (p >= DIFFERENCE_LEVEL)
             text_add(answer, "more seeds of the best two, as chance may have put t%03d before t%03d (p = %.2g).",
                      result->settings[0].number, result->settings[1].number, p);
         else

@@ -258,6 +258,16 @@ TEST(learned_nothing)
     run_destroy(run);
 }
 
+TEST(few_images)
+{
+    Course c = flat;
+    for (int k = 0; k < CLASSES; k++) c.samples[k] = 7, c.right[k] = 3; /* 9 of 21: guessing, or 63 % */
+    assert_int_equal(kind_of(&c), ADVICE_FEW_IMAGES);
+    says("more images for evaluation, as 21 are too few to tell this from guessing.");
+    for (int k = 0; k < CLASSES; k++) c.right[k] = 6;
+    assert_int_equal(kind_of(&c), ADVICE_NOTHING);
+}
+
 TEST(few_evaluations)
 {
     Run *run = run_with(&flat);
