@@ -150,7 +150,8 @@ def bmps(rng):
             "old8": file(9, 5, 8, 0, noise(12 * 5), colors(256, 3), core=True), "five": file(11, 5, 16, 0, noise(24 * 5)),
             "six": file(11, 5, 16, 3, noise(24 * 5), masks=struct.pack("<III", 0xf800, 0x7e0, 0x1f)),
             "wide": file(11, 5, 32, 0, noise(44 * 5)), "masks": file(11, 5, 32, 3, noise(44 * 5), masks=struct.pack("<III", 0xff0000, 0xff00, 0xff)),
-            "runs8": file(11, 3, 8, 1, runs8, colors(16)), "runs4": file(11, 3, 4, 2, runs4, colors(16))}
+            "runs8": file(11, 3, 8, 1, runs8, colors(16)),
+            **({"runs4": file(11, 3, 4, 2, runs4, colors(16))} if int(PIL.__version__.split(".")[0]) >= 10 else {})} # Pillow 9 drops the last of an odd number of pixels
 
 def operations(rng, image):
     """(kind in towers/data/images/augment.h, amount, Pillow's result)"""

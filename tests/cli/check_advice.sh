@@ -59,16 +59,15 @@ advised 1 bench fashion_cnn --device cpu --threads 1 --batches 3 --warmup-batche
 
 # Every option that a message, a help text or an example names is one that towers has, unless it belongs to another program.
 python3 - "$source_dir" "$towers" <<'PYTHON' || complain "options that do not exist"
-import os, re, subprocess, sys
+import json, os, re, subprocess, sys
 source, towers = sys.argv[1:]
 known = set()
-for line in subprocess.run([towers, "man", "--markdown"], check=True, capture_output=True, text=True).stdout.splitlines():
-    row = re.match(r"- `(?:-., )?--(\[no-\])?([a-z0-9-]+)", line)
-    if row:
-        known |= {row[2], "no-" + row[2]} # any flag can be turned off
-# Of mpirun, srun, tar, docker, a browser, in examples of what is no option; --amp takes a type.
+for option in json.loads(subprocess.run([towers, "man", "--json"], check=True, capture_output=True, text=True).stdout)["options"]:
+    for name in [option["flag"], *option.get("aliases", "").replace(",", " ").split()]:
+        known |= {name, "no-" + name} # any flag can be turned off
+# Of mpirun, srun, tar, docker, a browser, a style sheet, of every command, in examples of what is no option; --amp takes a type.
 others = set("""mpi host sparse hard-dereference dereference cpus memory shm-size ulimit cpuset-cpus screenshot headless no-sandbox disable-gpu
-    hide-scrollbars force-device-scale-factor window-size size c lr-gamma flag no-flag markdown no-""".split())
+    hide-scrollbars force-device-scale-factor window-size size c lr-gamma flag no-flag markdown no- help help-all version share""".split())
 bad = []
 for floor in ("kernels", "nccl_sync", "towers", "inception"):
     for folder, _, names in os.walk(os.path.join(source, floor)):

@@ -204,7 +204,7 @@ grep -q 'no report' err && complain "--epochs 0: $(cat err)"
 
 # help speaks of files of options where there are some
 ends 0 "in --config FILE" eval --help
-ends 0 "Options can also be set in the environment (TOWERS_FLAG)" compare --help
+ends 0 "Options can also be set in the environment" compare --help
 
 # a benchmark counts what it times, without the warm-up
 ends 0 "Num batches: 3" bench fashion_cnn --device cpu -b 4 --batches 3 --warmup-batches 1

@@ -52,7 +52,7 @@ wanted = np.exp(ours - ours.max(1, keepdims=True))
 wanted /= wanted.sum(1, keepdims=True)
 error = np.abs(theirs - wanted).max()
 print(f"{model}, from bytes: largest difference of a probability {error:.1e}")
-assert theirs.shape == (3, 7) and error < 1e-4 and wanted.std() > 1e-3, (error, wanted.std())
+assert theirs.shape == (3, 7) and error < 1e-4 and wanted.std() > 1000 * error and wanted.std() > 1e-4, (error, wanted.std())
 
 # the other export is what the run wrote, name by name
 a, b = load_file(model + ".safetensors"), load_file(weights)

@@ -62,7 +62,7 @@ PYTHON
 # An option of training and of what follows it is kept by a run (run_argument.c) or by its weights too (facts.c), or stands here: as the call's own, or the machine's,
 # for it changes no result but in the last bits.
 python3 - "$source_dir" "$towers" <<'PYTHON' || complain "the settings of a run that eval, predict, export and libtowers keep"
-import re, subprocess, sys
+import json, re, subprocess, sys
 own = set("""aux bad-samples batch-size comm-timeout config cpu-affinity data-memory deterministic device features fuse-siblings gpus json max-pixels
     mirror pool-behind-conv print-config processes quiet share-storage stall threads towers weights-key weights-table workers""".split())
 def listed(file, name):
@@ -72,11 +72,10 @@ of_weights, of_run = listed("facts.c", "settings"), listed("run_argument.c", "ke
 assert not of_weights & of_run, f"a run has these from its weights: {of_weights & of_run}"
 kept = of_weights | of_run
 both = set()
-for line in subprocess.run([sys.argv[2], "man", "--markdown"], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines():
-    row = re.match(r"- `(?:-., )?--(?:\[no-\])?([a-z0-9-]+).*Commands: ([a-z, -]+)\.", line)
-    commands = set(row[2].split(", ")) if row else set()
+for option in json.loads(subprocess.run([sys.argv[2], "man", "--json"], stdout=subprocess.PIPE, check=True).stdout)["options"]:
+    commands = set(option["commands"])
     if "train" in commands and commands & {"eval", "predict", "export", "generate", "fid"}:
-        both.add(row[1])
+        both.add(option["flag"])
 assert len(both) > 40 and not own & kept, (len(both), own & kept)
 assert both == own | kept, f"neither kept nor the call's own: {both - own - kept}; listed, but no such option: {(own | kept) - both}"
 PYTHON
