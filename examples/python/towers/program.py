@@ -45,7 +45,7 @@ def text_of(value):
     """An option's value as it is typed."""
     if isinstance(value, (list, tuple)):
         return ",".join(text_of(one) for one in value)
-    return os.fspath(value) if isinstance(value, (str, os.PathLike)) else repr(value) if isinstance(value, float) else str(value)
+    return os.fspath(value) if isinstance(value, (str, os.PathLike)) else repr(float(value)) if isinstance(value, float) else str(value)
 
 
 def typed(options):
