@@ -1,4 +1,5 @@
-# Image formats whose libraries a build may lack: each is used where it is found (AUTO), demanded (ON) or left out (OFF).
+# Image formats whose libraries a build may lack: each is used where it is found (AUTO), demanded (ON) or left out (OFF). What
+# pkg_check_modules has found stays in the cache, so that OFF is asked once more.
 # TOWERS_IMAGES_LIBRARIES, TOWERS_IMAGES_LACKING (the files of the others, as a pattern) and TOWERS_IMAGES_STATE follow.
 set(TOWERS_IMAGES_LIBRARIES "")
 set(TOWERS_IMAGES_STATE "JPEG PNG WebP PNM BMP")
@@ -31,7 +32,7 @@ endif()
 if(NOT TOWERS_TIFF STREQUAL "OFF")
   pkg_check_modules(TIFF QUIET IMPORTED_TARGET libtiff-4>=4.5) # since then each file has its own messages
 endif()
-if(TIFF_FOUND)
+if(TIFF_FOUND AND NOT TOWERS_TIFF STREQUAL "OFF")
   towers_images_found(TIFF PkgConfig::TIFF TIFF)
 else()
   towers_images_lacking(TIFF tiff "libtiff-dev of version 4.5 or newer")
@@ -41,7 +42,7 @@ if(NOT TOWERS_HEIF STREQUAL "OFF")
   # Since 1.19 its codecs are plugins, of which the encoder x265 (GPL) is one; older ones keep a thread for each damaged file.
   pkg_check_modules(HEIF QUIET IMPORTED_TARGET libheif>=1.19)
 endif()
-if(HEIF_FOUND)
+if(HEIF_FOUND AND NOT TOWERS_HEIF STREQUAL "OFF")
   towers_images_found(HEIF PkgConfig::HEIF "HEIC AVIF")
 else()
   towers_images_lacking(HEIF heif "libheif-dev of version 1.19 or newer")
