@@ -61,6 +61,21 @@ typedef struct Transfer {
     int error;           /* errno of a failed write */
 } Transfer;
 
+const char *certificates_find(const char *usual)
+{
+    static const char *const places[] = {
+        "/etc/ssl/certs/ca-certificates.crt", /* Debian, Ubuntu, Arch, Gentoo */
+        "/etc/pki/tls/certs/ca-bundle.crt",   /* Fedora, RHEL */
+        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+        "/etc/ssl/ca-bundle.pem", /* openSUSE */
+        "/etc/ssl/cert.pem",      /* Alpine */
+    };
+    if (!usual || access(usual, R_OK) == 0) return usual;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        if (access(places[i], R_OK) == 0) return places[i];
+    return NULL;
+}
+
 /* To begin anew. */
 static bool emptied(Transfer *t)
 {
@@ -113,9 +128,9 @@ static void request_set(Transfer *t, char problem[CURL_ERROR_SIZE])
     curl_easy_setopt(curl, CURLOPT_URL, d->address);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, safe ? "https" : "http,https");
-    const char *trusted =
-        getenv("CURL_CA_BUNDLE"); /* as curl itself does, for a network that has certificates of its own */
-    if (trusted && *trusted) curl_easy_setopt(curl, CURLOPT_CAINFO, trusted);
+    const char *trusted = getenv("CURL_CA_BUNDLE"); /* as curl does, for a network that has certificates of its own */
+    if (!trusted || !*trusted) trusted = certificates_find(curl_version_info(CURLVERSION_NOW)->cainfo);
+    if (trusted) curl_easy_setopt(curl, CURLOPT_CAINFO, trusted);
     curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 1L);
     curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, 2L);
     curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);

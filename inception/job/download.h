@@ -23,5 +23,9 @@ typedef struct Download {
  * bytes are then removed. */
 NODISCARD Status download(const Download *d);
 
+/* The file of certificates to trust: `usual`, where libcurl looks (may be NULL), or if that is not there, as with a libcurl that
+ * was built on another system, the first of those that systems have. NULL: libcurl decides. Lives as long as `usual`. */
+const char *certificates_find(const char *usual);
+
 /* Whether the file is there and has this digest (or the first digits of it). */
 bool sha256_fits(const char *path, const char *digest);
