@@ -13,7 +13,7 @@ root=$folder/root # what is built from sources
 scripts/setup.sh wheel
 python=$(scripts/venv.sh wheel)
 export PATH=$(dirname "$python"):$PATH
-mkdir -p "$folder/sources" "$root" "$folder/dist"
+mkdir -p "$root" "$folder/dist"
 log=$folder/log
 trap 'status=$?; [ $status = 0 ] || { tail -n 30 "$log" >&4; echo "scripts/wheel.sh: $doing failed; $log has all of it" >&4; }' EXIT
 exec 3>&1 4>&2 >"$log" 2>&1
@@ -25,6 +25,7 @@ apt=$folder/apt
 own=(-o "Dir::State=$apt/state" -o Dir::State::status=/var/lib/dpkg/status -o "Dir::Cache=$apt/cache" -o "Dir::Etc::sourcelist=$apt/list"
      -o Dir::Etc::sourceparts=- -o APT::Sandbox::User=)
 sources_fetch() {
+    rm -rf "$folder/sources" && mkdir -p "$folder/sources"
     mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial"
     apt-get indextargets --format '$(REPO_URI) $(CODENAME)' 'Created-By: Packages' 'Origin: Debian' | sort -u |
         awk '{ print "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]", $1, $2, "main" }' >"$apt/list"
@@ -42,15 +43,15 @@ library() {
     mkdir -p "$folder/licenses"
     cp "$source/COPYING" "$folder/licenses/$name"
 }
-if [ ! -e "$root/done" ]; then
+if ! cmp -s scripts/wheel.sh "$root/done"; then # or with the options of another version of this script
     say "libcurl and libarchive from Debian's sources"
     sources_fetch curl libarchive
     library curl -DHTTP_ONLY=ON -DCURL_USE_OPENSSL=ON -DCURL_USE_LIBSSH2=OFF -DCURL_USE_GSSAPI=OFF -DUSE_LIBIDN2=OFF -DUSE_NGHTTP2=OFF -DCURL_BROTLI=OFF \
-        -DCURL_ZSTD=OFF -DBUILD_CURL_EXE=OFF -DBUILD_TESTING=OFF -DCURL_CA_BUNDLE=/etc/ssl/certs/ca-certificates.crt -DCURL_CA_FALLBACK=ON
+        -DCURL_ZSTD=OFF -DBUILD_CURL_EXE=OFF -DBUILD_TESTING=OFF -DCURL_CA_BUNDLE=/etc/ssl/certs/ca-certificates.crt
     library libarchive -DENABLE_TEST=OFF -DENABLE_TAR=OFF -DENABLE_CPIO=OFF -DENABLE_CAT=OFF -DENABLE_OPENSSL=OFF -DENABLE_NETTLE=OFF -DENABLE_ACL=OFF \
         -DENABLE_XATTR=OFF -DENABLE_LIBXML2=OFF -DENABLE_EXPAT=OFF -DENABLE_LZMA=OFF -DENABLE_ZSTD=OFF -DENABLE_LZ4=OFF -DENABLE_LZO=OFF -DENABLE_LIBB2=OFF \
         -DENABLE_BZip2=OFF -DENABLE_ICONV=OFF
-    touch "$root/done"
+    cp scripts/wheel.sh "$root/done"
 fi
 
 # ---- program and library
