@@ -11,7 +11,8 @@ triplet=usr/lib/aarch64-linux-gnu
 # The libraries of setup.sh's group `build`, and what the tests need.
 mapfile -t wanted < <(sed -n '/^build=(/,/)$/p' scripts/setup.sh | grep -oE '\bz?lib[a-z0-9.+-]*-dev\b')
 wanted+=(libc6-dev libcmocka-dev)
-if [ "$(cat "$root/wanted" 2>/dev/null)" = "${wanted[*]}" ]; then
+mark="$(. /etc/os-release && echo "${VERSION_CODENAME:-}") ${wanted[*]}" # the libraries of an older Debian count for nothing
+if [ "$(cat "$root/wanted" 2>/dev/null)" = "$mark" ]; then
     echo "$root"
     exit 0
 fi
@@ -42,5 +43,5 @@ find "$root" -type l -lname '/*' -print0 | while IFS= read -r -d '' link; do # l
 done
 ln -sr "$root/$triplet"/blas/libblas.so* "$root/$triplet"/lapack/liblapack.so* "$root/$triplet/" # update-alternatives' links
 rm -rf "$state"
-echo "${wanted[*]}" >"$root/wanted"
+echo "$mark" >"$root/wanted"
 echo "$root"

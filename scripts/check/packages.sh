@@ -7,8 +7,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . scripts/check/fresh_machine.sh
-wheel=''
-[ "${1:-}" != --wheel ] || { wheel=$(realpath "$2") && shift 2; }
+wheel='' debian=yes
+[ "${1:-}" != --wheel ] || { wheel=$(realpath "$2") debian=no && shift 2; }
 suites=("$@")
 [ ${#suites[@]} -gt 0 ] || suites=(bookworm trixie)
 install='apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends'
@@ -51,9 +51,9 @@ packages_wheel() {
     step wheel-python "venv/bin/python -c 'import towers; run = towers.Run(\"runs/first\"); print(run.epochs[\"test_top1\"], run.network().predict(\"runs/first/first-batch.jpg\").top(1))'"
 }
 
+[ -n "$wheel" ] || { scripts/wheel.sh && wheel=$(echo build-wheel/dist/towers-*.whl); } # this machine's, for every suite
 for suite in "${suites[@]}"; do
     machine_begin "$suite"
-    [ -n "$wheel" ] || packages_debian
-    [ -n "$wheel" ] || scripts/wheel.sh
-    packages_wheel "${wheel:-$(echo build-wheel/dist/towers-*.whl)}"
+    [ $debian = no ] || packages_debian
+    packages_wheel "$wheel"
 done

@@ -69,7 +69,6 @@ train() {
 
 # The same steps on both processors: their losses differ by rounding. Then the classes that both find with ARM's weights.
 arm_training() {
-    small_data "$work/data" 320 64 || return 0
     train arm "${emulator[@]}" $arm/towers && train here "$build/towers" || return 1
     paste "$work/arm.losses" "$work/here.losses" | awk '
         { d = $1 > $2 ? $1 - $2 : $2 - $1; if (d > most) most = d; last = $1 }
@@ -83,6 +82,7 @@ arm_training() {
 # Made, unpacked, and run: the program, and a program that is linked to libtowers.
 arm_package() {
     local deb installed=$work/installed
+    rm -f $arm/towers_*.deb # of another version
     (cd $arm && cpack -G DEB) >"$work/package.log" 2>&1 || { tail -n 20 "$work/package.log" >&2; return 1; }
     deb=$(find $arm -maxdepth 1 -name 'towers_*_arm64.deb')
     dpkg-deb -x "$deb" "$installed"
@@ -108,6 +108,7 @@ check_arm() {
     done
     while [ "$(jobs -p | wc -l)" -gt 0 ]; do wait -n || failed=1; done
     for test in test_cpu_winograd test_cpu_winograd_dw; do arm_errors $test || fail "$test: the errors on ARM are larger"; done
+    small_data "$work/data" 320 64 || return 0 # says that these two are skipped
     arm_training || fail "training on ARM fails"
     arm_package || fail "the package for ARM fails"
 }
