@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 # The part's name, its minutes on two cores with an empty compiler cache, and what it finds; most valuable first.
 parts=(
     "quick     12  every unit test, the main roads of the command line, all parsers under the address sanitizer"
-    "tests     18  all other tests of the command line and of faults"
+    "tests     20  all other tests of the command line and of faults"
     "gpu       12  the CUDA backend: its host code over stand-ins for the libraries, its kernels by emulation"
     "asan      10  reads and writes beside memory: all unit tests under the address and undefined-behavior sanitizers"
     "clang      4  what clang warns of and gcc does not"
@@ -158,6 +158,7 @@ say_skipped() {
 }
 
 left_out=''
+[ $plan = yes ] || scripts/setup.sh test
 for part in "${chosen[@]}"; do
     if [ -n "$minutes" ] && [ $((SECONDS / 60 + $(minutes_of "$part"))) -gt "$minutes" ]; then
         left_out+=" $part"
@@ -165,7 +166,6 @@ for part in "${chosen[@]}"; do
         echo "$part"
         [ -z "$minutes" ] || minutes=$((minutes - $(minutes_of "$part")))
     else
-        [ -d "$logs" ] || scripts/setup.sh test
         [ "$part" != quick ] || rm -rf "$logs" # its list begins anew
         mkdir -p "$logs"
         "run_$part" || true # what failed is in `failed`
