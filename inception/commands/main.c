@@ -185,6 +185,21 @@ static void short_spins(const Options *options, char **argv)
     if (setenv("GOMP_SPINCOUNT", "2000", 1) == 0) execv("/proc/self/exe", argv);
 }
 
+/* In builds for tests a code that the command's row does not list is a bug, so that each test of a command compares the two. */
+static Status exit_compare(Verb verb, Status st, const Ending *ending)
+{
+#ifdef TOWERS_FAULTS
+    int code = ending_exit_code(st, ending);
+    bool any = verb == VERB_NONE || ending->coded;
+    if (!any && !(code < 128 ? verb_exits(verb, code) : verb_exits_by_signal(verb)))
+        return FAIL(ERR_INTERNAL, "towers %s ends with %d, which its row in commands.def does not list: %s",
+                    verb_info(verb)->name, code, status_message());
+#else
+    (void)verb, (void)ending;
+#endif
+    return st;
+}
+
 int main(int argc, char **argv)
 {
     /* If a standard stream is closed, the run's first file would get its number, and messages would be written into
@@ -198,8 +213,10 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* exceeding a file size limit becomes a write error */
     Options options;
     Ending ending = {0};
+    Verb verb = VERB_NONE;
     Status st = options_parse(argc, argv, environ, &options);
     if (st == OK) {
+        verb = options.verb;
         image_pixels_limit(options.max_pixels);
         short_spins(&options, argv);
         st = verb_run(&options, &ending);
@@ -215,6 +232,7 @@ int main(int argc, char **argv)
         raise(SIGPIPE);
     }
     if (st == OK) return 0;
+    st = exit_compare(verb, st, &ending);
     fflush(stdout); /* what was printed stands before why it ended */
     status_print(stderr, st, getenv("TOWERS_TRACE") != NULL);
     hosts_error_file(st);

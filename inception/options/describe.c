@@ -8,7 +8,7 @@
 static const char *const exits[] = {
     "success",
     "internal error, a bug in towers",
-    "invalid usage or configuration; nothing was created",
+    "invalid usage or configuration",
     "invalid data files",
     "unusable checkpoint or weights file",
     "device, driver or memory failure, or a feature that this build or device lacks",

@@ -7,7 +7,8 @@
  *                                    type: int, real, flag, choice, list or text; default as it could be typed ("" if not set);
  *                                    group, level: basic, advanced or debug; the names of its commands; story: the sentence of
  *                                    the help; more, example
- *   exits                            code, meaning */
+ *   exits                            code, meaning
+ *   by_signal                        what 128 + n means */
 #include "inception/options/help.h"
 #include "towers/files/json.h"
 
@@ -84,7 +85,7 @@ static json_t *exits_json(void)
 
 Status manual_json(FILE *to)
 {
-    return json_emit(json_pack("{s:s, s:o, s:o, s:o}", "version", TOWERS_VERSION, "commands", commands_json(),
-                               "options", options_json(), "exits", exits_json()),
+    return json_emit(json_pack("{s:s, s:o, s:o, s:o, s:s}", "version", TOWERS_VERSION, "commands", commands_json(),
+                               "options", options_json(), "exits", exits_json(), "by_signal", exit_by_signal),
                      JSON_COMPACT, to);
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Write what docs/options.md and the pages in docs/commands/ say of commands and options anew, by `towers man --markdown`. In a page that
-# is what stands between "<!-- head: begin -->" and "<!-- head: end -->", and likewise "options"; the rest is written by hand. With
+# is what stands between "<!-- head: begin -->" and "<!-- head: end -->", and likewise "options", and "exits" in docs/exit-codes.md; the
+# rest is written by hand. With
 # --check nothing is written, and pages that differ, are missing, or belong to no command are named.
 # usage: [TOWERS=BINARY] scripts/pages/command_pages.sh [--check] [DOCS]
 set -euo pipefail
@@ -37,6 +38,16 @@ for command in "${commands[@]}"; do
     done
     settle "$page"
 done
+exits() { # the table of codes
+    echo
+    printf '| code | meaning |\n|---:|---|\n'
+    "$towers" man --json | grep -oE '\{"code":[0-9]+,"meaning":"[^"]*"\}|"by_signal":"[^"]*"' |
+        sed -E 's/^\{"code":([0-9]+),"meaning":"(.*)"\}$/| \1 | \2 |/; s/^"by_signal":"(.*)"$/| 128 + n | \1 |/'
+    echo
+}
+cp "$docs/exit-codes.md" "$work/page"
+exits | "$root/scripts/pages/fill_section.sh" "$work/page" exits || wrong=1
+settle "$docs/exit-codes.md"
 for page in "$docs"/commands/*.md; do
     [[ " ${commands[*]} " == *" $(basename "$page" .md) "* ]] || { echo "command_pages: $page is of no command" >&2; wrong=1; }
 done

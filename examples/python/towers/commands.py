@@ -1030,7 +1030,7 @@ OPTIONS = {  # what each keyword means
 EXITS = {  # why the program ended
     0: 'success',
     1: 'internal error, a bug in towers',
-    2: 'invalid usage or configuration; nothing was created',
+    2: 'invalid usage or configuration',
     3: 'invalid data files',
     4: 'unusable checkpoint or weights file',
     5: 'device, driver or memory failure, or a feature that this build or device lacks',
