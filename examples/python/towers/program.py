@@ -11,11 +11,12 @@ import subprocess
 import sys
 import threading
 
+import numpy
+
 from .errors import CommandError, NotInstalled
 
 KEPT_LINES = 1000  # of what the program says beside its results
 OBJECT_LINES = ("predict", "fetch")  # their results are a line for each image or file
-PLAIN = ("info",)  # has JSON about files of weights alone
 running: set = set()  # programs that have not ended
 
 
@@ -43,7 +44,7 @@ def main():
 
 def text_of(value):
     """An option's value as it is typed."""
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, range, numpy.ndarray)):
         return ",".join(text_of(one) for one in value)
     return os.fspath(value) if isinstance(value, (str, os.PathLike)) else repr(float(value)) if isinstance(value, float) else str(value)
 
@@ -53,7 +54,7 @@ def typed(options):
     words = []
     for keyword, value in options.items():
         flag = keyword.replace("_", "-")
-        if value is True or value is False:
+        if isinstance(value, (bool, numpy.bool_)):
             words.append(f"--{flag}" if value else f"--no-{flag}")
         elif value is not None:
             words.append(f"--{flag}={text_of(value)}")
@@ -124,13 +125,24 @@ class Program:
         return code
 
     def wait(self):
-        """Its results as text. CommandError unless it ended with 0, or was asked to stop."""
+        """Its results as text. CommandError unless it ended with 0, or was asked to stop and has done so."""
         self._wait_for(self._end)
         code = self._process.returncode
         code = 128 - code if code < 0 else code
-        if code and not self._asked_to_stop:
+        if code and not (self._asked_to_stop and self._has_stopped(code)):
             raise self._error(code)
         return "".join(self.results)
+
+    def _has_stopped(self, code):
+        """Whether a training ended with this code because of a signal, after it had saved, or before it had a run."""
+        if not self.run_directory:
+            return code == 128 + signal.SIGTERM
+        try:
+            with open(os.path.join(self.run_directory, "outcome.json"), encoding="utf-8") as file:
+                outcome = json.load(file)
+        except FileNotFoundError:
+            return False
+        return outcome["outcome"] == "stopped" and outcome["exit_code"] == code
 
     def _error(self, code):
         from .commands import EXITS  # which imports this file
@@ -141,18 +153,29 @@ class Program:
         text = "".join(lines[first:]).rstrip()[len("error: "):] if first is not None else meaning
         return CommandError(text, code, meaning, ["towers", *self.words], "".join(lines))
 
+    def _ask_to_stop(self):
+        if not self._asked_to_stop:  # a second signal would end it at once
+            self._asked_to_stop = True
+            self._signal(signal.SIGTERM)
+
     def stop(self):
-        """It saves a checkpoint and ends, which is waited for."""
-        self._asked_to_stop = True
-        self._signal(signal.SIGTERM)
-        self._wait_for(self._end)
+        """It saves a checkpoint and ends, which is waited for. CommandError if it fails instead, or had failed."""
+        self._ask_to_stop()
+        self.wait()
 
 
 @atexit.register
 def stop_all():
-    """No program goes on without the Python that started it."""
-    for program in list(running):
-        program.stop()
+    """No program goes on without the Python that started it. All save beside each other; Ctrl-C ends all of them at once."""
+    while running:
+        try:
+            for program in list(running):
+                program._ask_to_stop()
+            for program in list(running):
+                program._end()
+        except KeyboardInterrupt:
+            for program in list(running):
+                program._signal(signal.SIGINT)
 
 
 def parsed(name, text):
@@ -160,6 +183,16 @@ def parsed(name, text):
     if name in OBJECT_LINES:
         return [json.loads(line) for line in text.splitlines()]
     return json.loads(text) if text.strip() else None
+
+
+def only_says(given):
+    """Whether the command only prints what it would do, for people."""
+    return bool(given.get("dry_run") or given.get("print_config"))
+
+
+def has_json(name, arguments, given):
+    """Whether the command has JSON: info of files of weights alone, on demand; data of its first word, info."""
+    return name != "info" and not (name == "data" and "info" not in arguments[:1]) and not given.get("csv") and not only_says(given)
 
 
 def command(name, given):
@@ -170,11 +203,13 @@ def command(name, given):
     words = [name, *map(text_of, call["arguments"])]
     if name == "train":
         show = call["show"] and not given.pop("quiet")  # the program itself is never quiet: it says where the run is
+        if only_says(given):
+            return Program([*words, *typed(given)], show, call["environment"]).wait()
         program = Program([*words, *typed(given), "--json"], show, call["environment"])
         return Run._started(program, call["wait"])
     wants_json = given.get("json", False)
     if wants_json is None:
-        wants_json = given["json"] = name not in PLAIN and not given.get("csv")
+        wants_json = given["json"] = has_json(name, call["arguments"], given)
     text = Program([*words, *typed({key: value for key, value in given.items() if (key, value) != ("json", False)})], call["show"],
                    call["environment"]).wait()
     return parsed(name, text) if wants_json else text

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping
 
 import numpy
 
+from .errors import CommandError
+
 if TYPE_CHECKING:
     from .network import Network
     from .program import Program
@@ -155,15 +157,20 @@ class Run:
         return self
 
     def stop(self) -> None:
-        """Lets the training save a checkpoint and end, and waits for it; resume=run.path continues."""
-        if self._program and self.running:
+        """Lets the training save a checkpoint and end, and waits for it; resume=run.path continues. CommandError if it fails, or has
+        failed."""
+        if self._program:
             self._program.stop()
 
     def __enter__(self) -> Run:
         return self
 
-    def __exit__(self, *about: object) -> None:
-        self.stop()
+    def __exit__(self, kind: type[BaseException] | None, *about: object) -> None:
+        try:
+            self.stop()
+        except CommandError:
+            if kind is None:  # else that exception says more
+                raise
 
     def __fspath__(self) -> str:
         return self.path
