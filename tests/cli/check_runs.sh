@@ -25,7 +25,7 @@ pid=$(cat runs/lives/.lock)
 kill -HUP "$pid" # its terminal is closed
 sleep 0.2
 "$towers" runs --json >living.json || complain "runs of a live run: $(cat err)"
-"$towers" runs | grep -qE "^lives .* running .* pid $pid\$" || complain "the list does not say how to find a live run: $(cat out)"
+"$towers" runs >listed && grep -qE "^lives .* running .* pid $pid\$" listed || complain "the list does not say how to find a live run: $(cat listed)"
 kill -KILL "$pid"
 wait $trainer
 cp -r runs/one runs/broken && echo "not a step" >runs/broken/metrics.jsonl && echo "{}" >>runs/broken/metrics.jsonl
@@ -152,6 +152,20 @@ refuses 2 "runs/stopped goes on, but no process here has it" timeout 20 "$towers
 kill -0 $bystander || complain "stop ended another program"
 exec 9<&-
 kill $bystander
+cat >holder.sh <<'SH' # PID_FILE: a program that has taken the run, and ends at SIGTERM without an outcome
+exec 9<runs/stopped/.lock
+flock 9
+echo $$ | tee "$1" >runs/stopped/.lock
+trap exit TERM
+while :; do sleep 0.05; done
+SH
+bash holder.sh first.pid &
+wait_until test -s first.pid
+bash holder.sh next.pid & # takes it next
+timeout 20 "$towers" stop runs/stopped >out 2>err || complain "stop waits for whoever takes the run next: exit $?: $(cat err)"
+[[ $(cat out) == "runs/stopped: ended" ]] || complain "stop tells an outcome of before: $(cat out)"
+wait_until test -s next.pid && kill "$(cat next.pid)" || complain "stop ended the next program, too"
+wait
 
 # ---- a run that ended before its first checkpoint says so, and how to start it again
 rm -rf runs/stopped/ckpt runs/stopped/*.safetensors
