@@ -8,6 +8,7 @@
 #include "inception/commands/commands.h"
 
 #include "inception/job/hosts.h"
+#include "inception/job/notes.h"
 #include "inception/options/settle.h"
 #include "towers/files/json.h"
 #include "towers/guard/memory_check.h"
@@ -226,6 +227,7 @@ Status lr_auto(Options *o, JobFiles *files)
     if (o->lr_reference_batch > 0) /* which it will be multiplied by */
         lr *= (double)o->lr_reference_batch / (double)(shares_global(&probe.job.shares) * probe.job.accumulate);
     option_settle_real(o, OPTION_ID_lr, lr);
+    settled_notes_pass(&probe, files);
     json_t *root = sweep_json(s);
     files->lr_curve = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
     json_decref(root);

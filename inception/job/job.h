@@ -36,6 +36,7 @@ typedef struct JobFiles {
     bool uncalibrates;          /* eval: the temperature that is stored with the weights goes (--no-calibrate) */
     bool whole;                 /* the weights to be evaluated were trained with whole images (about.h: crop) */
     char notes[8192];           /* lines for the person who started the command, each with a newline */
+    char settled[2048];         /* those of them that a second job of the same options would not say again (notes.h) */
     char
         would_fetch[PATH_BYTES + 256]; /* of a --dry-run: the published weights that a run would download; "" if none */
     char without_gpu[512];             /* why --device auto is the CPU; "" if it is not */

@@ -42,13 +42,12 @@ static Status upright_choose(Options *o)
 static Status default_recipe_choose(Options *o, const Model *model, JobFiles *files)
 {
     const char *name = o->pretrained ? "finetune" : "photos";
-    bool chosen = o->origin[OPTION_ID_recipe] == ORIGIN_DEFAULT_RECIPE; /* by lr_auto's job, whose notes nobody sees */
-    if (options_use(o) != USE_LEARN || (o->recipe && !chosen) || job_resumes(files)) return OK;
-    TrainingPictures pictures = chosen ? PICTURES_FEW : training_pictures(o, model);
+    if (options_use(o) != USE_LEARN || o->recipe || job_resumes(files)) return OK;
+    TrainingPictures pictures = training_pictures(o, model);
     if (pictures == PICTURES_NONE) return OK;
     if (pictures == PICTURES_MANY || model->classes == 0) return upright_choose(o);
     if (option_origin(o, "opt") < ORIGIN_RUN) {
-        job_note(files, "recipe %s, the default for a small set of pictures; without: --recipe none", name);
+        settled_note(files, "recipe %s, the default for a small set of pictures; without: --recipe none", name);
         return recipe_choose(o, name);
     }
     job_note(files, "no recipe, because the optimizer is given; to override single settings of one: --recipe %s", name);
@@ -67,12 +66,14 @@ static Status converted_follow(Options *o, JobFiles *files)
     bool known = json_is_boolean(turned), upright = json_is_true(turned), differs = known && upright != o->exif;
     json_decref(record);
     if (differs && upright)
-        job_note(files, "--exif, because %s holds pictures that towers data convert has turned upright", o->data_path);
+        settled_note(files, "--exif, because %s holds pictures that towers data convert has turned upright",
+                     o->data_path);
     if (differs && !upright)
-        job_note(files,
-                 "--no-exif, because %s holds pictures as they were stored (towers data convert --no-exif): originals "
-                 "are predicted in the same way",
-                 o->data_path);
+        settled_note(
+            files,
+            "--no-exif, because %s holds pictures as they were stored (towers data convert --no-exif): originals "
+            "are predicted in the same way",
+            o->data_path);
     TRY(path_join(path, o->data_path, CONVERSION_FILE));
     return differs ? options_apply_yaml(o, upright ? "exif: true\n" : "exif: false\n", ORIGIN_RUN, path) : OK;
 }
@@ -179,8 +180,9 @@ static Status batch_choose(Options *o, JobFiles *files)
     if (job->unfreeze_epoch) whole.program.freeze = NULL; /* all parameters must fit in the end */
     TRY(batch_max_find(&whole, (int32_t)(most < limit ? most : limit), &fit));
     option_settle_int(o, OPTION_ID_batch_size, fit.n);
-    job_note(files, "batch size %d needs %.1f of the %.1f GiB of free memory%s", fit.n, (double)fit.bytes / (1 << 30),
-             (double)fit.free_bytes / (1 << 30), fit.n == most ? " and covers all samples" : "");
+    settled_note(files, "batch size %d needs %.1f of the %.1f GiB of free memory%s", fit.n,
+                 (double)fit.bytes / (1 << 30), (double)fit.free_bytes / (1 << 30),
+                 fit.n == most ? " and covers all samples" : "");
     return job_shares(o, job->shares.towers, &job->shares);
 }
 
@@ -194,8 +196,8 @@ static Status batch_lower(Options *o, JobFiles *files)
     if (options_use(o) == USE_EVALUATE || o->tower_batch.count || origin >= ORIGIN_RUN || most == 0 ||
         count >= shares_global(&job->shares))
         return OK;
-    job_note(files, "batch size %" PRId64 " instead of %" PRId64 "%s, as there are %" PRId64 " training samples", most,
-             all ? o->global_batch_size / towers : o->batch_size, towers > 1 ? " for each tower" : "", count);
+    settled_note(files, "batch size %" PRId64 " instead of %" PRId64 "%s, as there are %" PRId64 " training samples",
+                 most, all ? o->global_batch_size / towers : o->batch_size, towers > 1 ? " for each tower" : "", count);
     option_settle_int(o, all ? OPTION_ID_global_batch_size : OPTION_ID_batch_size, all ? most * towers : most);
     return job_shares(o, (int)towers, &job->shares);
 }

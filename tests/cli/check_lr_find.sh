@@ -49,6 +49,12 @@ for other in "--sched cosine --warmup-epochs 0.1" "--sched step --decay-epochs 0
     cmp -s <(tensors runs/found/last.safetensors) <(tensors runs/told/last.safetensors) || complain "--lr auto $other gives other weights than the rate of its args.yaml"
     rm -r runs/found runs/told
 done
+# What the options of the sweep's job became is said to whoever started the run, once.
+small_data "$work/tiny" 40 10
+for lr in auto 0.001; do
+    "$towers" train fashion_cnn --data-path tiny --threads 1 --device cpu --lr $lr --max-steps 2 --experiment tiny-$lr >/dev/null 2>err || complain "tiny: $(cat err)"
+    [[ $(grep -c '^batch size 40 instead of 64, as there are 40 training samples$' err) == 1 ]] || complain "--lr $lr: what became of the batch: $(cat err)"
+done
 grep -q "^lr: $rate " runs/auto/args.yaml || complain "args.yaml has $(grep '^lr:' runs/auto/args.yaml)"
 grep -q "Learning rates that were tried" runs/auto/report.html || complain "the report has no curve"
 grep -q "Learning rates that were tried" runs/given/report.html && complain "the report of a run without a sweep has a curve"
