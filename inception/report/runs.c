@@ -255,11 +255,11 @@ static bool is_sweep(const char *path)
     return has_file(path, "sweep.json");
 }
 
-/* One row for the runs of a sweep: the best of their scores, the sum of their times; running if one of them is. */
+/* One row for the runs of a sweep: the best of their scores, the sum of their times; running or stopped if one of them is. */
 static void sweep_row(const RunRow *runs, int count, const char *path, const char *name, RunRow *row)
 {
     *row = (RunRow){.kind = NOT_SCORED, .score = ABSENT, .seconds = ABSENT, .runs = count};
-    int failed = 0, running = 0;
+    int failed = 0, running = 0, stopped = 0;
     snprintf(row->name, sizeof row->name, "%s", name);
     for (int i = 0; i < count; i++) {
         const RunRow *run = &runs[i];
@@ -274,9 +274,11 @@ static void sweep_row(const RunRow *runs, int count, const char *path, const cha
         row->step += run->step;
         failed += !strcmp(run->state, "failed");
         running += !strcmp(run->state, "running");
+        stopped += !strcmp(run->state, "stopped");
     }
     snprintf(row->state, sizeof row->state, "%s",
              running                    ? "running"
+             : stopped                  ? "stopped"
              : count && failed == count ? "failed"
                                         : "finished");
     Text why = text_start(row->why, sizeof row->why);

@@ -132,6 +132,9 @@ assert rows['grid']['score'] == max(row['score'] for row in inner) and rows['gri
 assert abs(rows['grid']['seconds'] - sum(row['seconds'] for row in inner)) < 1e-6, rows
 PY
 
+sed -i 's/"outcome":"finished"/"outcome":"stopped"/' many/grid/t002/outcome.json
+"$towers" runs many >out && grep -qE '^grid +fashion_cnn +stopped ' out || complain "a sweep of which a run was stopped: $(cat out)"
+
 # ---- a run that goes on is stopped by its name, saves, and goes on from there; one that does not is no process of anybody's
 train stopped --towers 2 --max-steps 100000 --eval-interval 0 --batch-size 1 &
 trainer=$!
