@@ -419,8 +419,8 @@ void setting_effects_print(const SettingEffects *effects, FILE *to)
                     number_text(100 * e->explained, "%.0f %%", explained), number_text(e->p, "%.3f", p),
                     number_text(e->trend, "%+.2f", trend), e->best);
     }
-    fputs("  (explains: share of what the other options leave of the spread of the scores, by ranks, less what chance\n"
-          "  brings; p: how often chance explains as much; trend: +1 if more is better, all else equal)\n",
+    fputs("  (explains: share of the spread of the scores, by ranks, that the other options leave, less what\n"
+          "  chance brings; p: how often chance explains as much; trend: +1 if more is better, all else equal)\n",
           to);
     if (confounded) fputs("  (-: its effect cannot be told from that of the other options)\n", to);
 }

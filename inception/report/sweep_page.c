@@ -190,8 +190,8 @@ static void effects_write(const SettingEffects *effects, FILE *to)
     section_open(to, "Settings that mattered");
     svg_printf(
         to,
-        "<p>The share that the values of an option explain of what the other options leave of the spread of the "
-        "scores, less what chance brings, %s. p: how often chance explains as much. Trend: +1 if more is always "
+        "<p>What the values of an option explain of the spread of the scores, %s. It is a share of what the other "
+        "options leave, less what chance brings. p: how often chance explains as much. Trend: +1 if more is always "
         "better, &minus;1 if less is. By ranks: an additive model, permutations within the other options, partial "
         "correlation. -: it cannot be told from the other options.</p><table><tr><th>option</th>",
         effects->of);
