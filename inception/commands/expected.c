@@ -2,6 +2,7 @@
 #include "inception/commands/commands.h"
 #include "kernels/base/clock.h"
 #include "towers/data/loading/loader.h"
+#include "towers/record/statistics.h"
 #include "towers/replica/tower_process.h"
 
 enum { STEPS_TIMED = 5 };
@@ -21,13 +22,7 @@ static Status batch_time(const TrainJob *job, Replica *replica, const Batch *bat
         double took = (double)(clock_ns() - start) * 1e-9;
         if (*steps >= 0) times[*steps] = took, all += took;
     }
-    for (int i = 1; i < *steps; i++)
-        for (int k = i; k > 0 && times[k] < times[k - 1]; k--) {
-            double t = times[k];
-            times[k] = times[k - 1];
-            times[k - 1] = t;
-        }
-    *seconds = times[*steps / 2];
+    *seconds = series_median(times, *steps);
     return OK;
 }
 

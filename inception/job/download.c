@@ -15,7 +15,7 @@ static const int64_t BYTES_MAX = INT64_C(1) << 34; /* of a file whose size is no
 /* ---- digests */
 
 /* The SHA-256 of a file as 64 digits. ERR_IO if it cannot be read. */
-static Status sha256_file(const char *path, char digits[65])
+static Status sha256_file(const char *path, char digits[SHA256_DIGITS + 1])
 {
     Status st = OK;
     int fd = -1;
@@ -32,7 +32,7 @@ static Status sha256_file(const char *path, char digits[65])
         EVP_DigestUpdate(hash, block, (size_t)got);
     }
     EVP_DigestFinal_ex(hash, digest, NULL);
-    Text text = text_start(digits, 65);
+    Text text = text_start(digits, SHA256_DIGITS + 1);
     for (int i = 0; i < DIGEST_BYTES; i++) text_add(&text, "%02x", digest[i]);
 out:
     if (fd >= 0) close(fd);
@@ -43,7 +43,7 @@ out:
 
 bool sha256_fits(const char *path, const char *digest)
 {
-    char digits[65];
+    char digits[SHA256_DIGITS + 1];
     return access(path, R_OK) == 0 && sha256_file(path, digits) == OK && !strncmp(digits, digest, strlen(digest));
 }
 
@@ -209,7 +209,7 @@ static Status transfer(Transfer *t)
 }
 
 /* The rest of the file, which is then hashed as a whole. */
-static Status rest_take(Transfer *t, const char *part, char digits[65])
+static Status rest_take(Transfer *t, const char *part, char digits[SHA256_DIGITS + 1])
 {
     const Download *d = t->d;
     if (!d->bytes || t->have < d->bytes) TRY(transfer(t));
@@ -220,7 +220,7 @@ static Status rest_take(Transfer *t, const char *part, char digits[65])
 /* A partial file may be damaged, which only the digest of the whole shows: then it begins anew, once. */
 static Status transfer_verified(Transfer *t, const char *part)
 {
-    char digits[65];
+    char digits[SHA256_DIGITS + 1];
     const Download *d = t->d;
     bool resumes = t->have > 0;
     Status st = rest_take(t, part, digits);
@@ -238,7 +238,7 @@ static Status transfer_verified(Transfer *t, const char *part)
     return FAIL(ERR_FORMAT,
                 "%s is not the expected file: its SHA-256 is %s, but %s%s was expected; it was removed (was the "
                 "address given to another file, or does a proxy answer?)",
-                d->address, digits, d->sha256, strlen(d->sha256) < 64 ? "..." : "");
+                d->address, digits, d->sha256, strlen(d->sha256) < SHA256_DIGITS ? "..." : "");
 }
 
 /* Opens and locks the partial file. Another process may have published or removed it in between: then the lock is one of

@@ -11,9 +11,10 @@
  * Results are those of `towers predict`: an image is prepared as the weights say (cropped, scaled, turned upright by its EXIF
  * orientation if the network was trained so), probabilities are of the temperature that was fitted to them, and weights that
  * were trained with --amp compute in that type where the machine can, else in f32. `towers info FILE` prints all of it.
- * The library never prints, never ends the process and keeps no state but its handles. Any number of handles may be used by any number of threads at the same time; calls of towers_classify with one
- * handle take turns in the order in which they come. Each handle computes in threads of its own. A process that was forked
- * opens its own handles.
+ *
+ * The library never prints, never ends the process and keeps no state but its handles. Any number of handles may be used by
+ * any number of threads at the same time; calls of towers_classify with one handle take turns in the order in which they
+ * come. Each handle computes in threads of its own. A process that was forked opens its own handles.
  *
  * The functions and structs of this header stay compatible within a major version. A struct is only extended behind its
  * end, and `struct_size` says which fields the caller knows. */
@@ -50,8 +51,8 @@ typedef struct towers_options {
     int embeddings;     /* not 0: towers_classify may return embeddings */
 } towers_options;
 
-/* An image: encoded (JPEG, PNG, WebP, PNM) if `channels` is 0, else height x width x channels bytes, row by row, without
- * padding; channels 1 (gray) or 3 (RGB), upright. Borrowed during the call. */
+/* An image: encoded, in a format of docs/data.md (`towers version` lists those of a build), if `channels` is 0; else
+ * height x width x channels bytes, row by row, without padding; channels 1 (gray) or 3 (RGB), upright. Borrowed during the call. */
 typedef struct towers_image {
     const void *bytes;
     size_t size;

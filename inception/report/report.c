@@ -375,19 +375,16 @@ static Status run_part(const Page *page, FILE *to)
 /* Nothing if the run has no records for it. */
 static Status part_write(const Page *page, const char *title, const char *id, PartContent *content, FILE *to)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *part = open_memstream(&text, &bytes);
-    if (!part) return FAIL(ERR_MEMORY, "no memory for the part '%s' of a report", title);
-    Status st = content(page, part);
-    if (fclose(part) != 0 && st == OK) st = FAIL(ERR_MEMORY, "no memory for the part '%s' of a report", title);
-    if (st == OK && bytes) {
+    Draft part;
+    TRY(draft_begin(&part, "a part of a report"));
+    TRY(draft_end(&part, content(page, part.to)));
+    if (part.bytes) {
         fprintf(to, "<section class=\"part\" id=\"%s\"><h2>%s</h2>\n<div class=\"grid\">\n", id, title);
-        fwrite(text, 1, bytes, to);
+        fwrite(part.text, 1, part.bytes, to);
         fputs("</div></section>\n", to);
     }
-    free(text);
-    return st;
+    free(part.text);
+    return OK;
 }
 
 static Status content_write(const void *context, FILE *to)
