@@ -5,8 +5,7 @@
 needs_python
 small_data "$work/data" 400 100 || exit $?
 needs_faults "$work/data"
-shim=$(dirname "$towers")/tests/stall_calls.so
-[[ -f $shim ]] || { echo "SKIPPED: no stall_calls.so (a build with sanitizers)" >&2; exit 77; }
+. "$source_dir/tests/support/stalls.sh"
 
 # Two towers in processes of their own that train until they are ended; later arguments win.
 command_of() { # NAME ARGUMENT...
@@ -14,10 +13,6 @@ command_of() { # NAME ARGUMENT...
     shift
     command=("$towers" train fashion_cnn --data-path "$work/data" --towers 2 --processes 2 --threads 1 --batch-size 8 --max-steps 1000000
         --epochs 1000000 --device cpu --log-interval 1 --output-dir "$work" --experiment "$name" "$@")
-}
-
-rows() { # NAME COUNT: its metrics have so many rows
-    (($(wc -l <"$work/$1/metrics.jsonl") >= $2))
 }
 
 # ends PID SECONDS: within that time; its exit code is $status
@@ -41,13 +36,6 @@ sys.exit(outcome["exit_code"] != int(sys.argv[2]) or sys.argv[3] not in outcome[
 PYTHON
 }
 
-# full NUMBER: descriptor 9 is a pipe of this number that takes nothing more
-full() {
-    mkfifo "$work/pipe$1"
-    exec 9<>"$work/pipe$1"
-    dd if=/dev/zero of="$work/pipe$1" bs=1 count=10000000 oflag=nonblock 2>/dev/null
-}
-
 killed() { # NAME PID: a tower is killed from outside; the run ends soon, with the cause
     wait_until rows "$1" 3 || complain "$1 does not train: $(cat "$err")"
     kill -9 "$(pgrep -P "$2" tower1)"
@@ -59,20 +47,20 @@ killed() { # NAME PID: a tower is killed from outside; the run ends soon, with t
 # ---- consoles
 # fault: F36
 stderr_unread() {
-    full 1
+    full stderr
     command_of stderr
     "${command[@]}" 2>&9 >"$out" </dev/null 9>&- &
     killed stderr $!
 }
 both_unread() {
-    full 2
+    full both
     command_of both --json
     "${command[@]}" >&9 2>&9 </dev/null 9>&- &
     killed both $!
 }
 stop_unread() { # one signal is enough, and what is saved can be resumed
     local pid
-    full 3
+    full stopped
     command_of stopped
     "${command[@]}" 2>&9 >"$out" </dev/null 9>&- &
     pid=$!
@@ -84,7 +72,7 @@ stop_unread() { # one signal is enough, and what is saved can be resumed
 }
 stdout_unread() { # the result is lost, and the exit code says so
     local pid
-    full 4
+    full stdout
     command_of stdout --json --epochs 1 --max-steps 4
     "${command[@]}" >&9 2>"$err" </dev/null 9>&- &
     pid=$!
@@ -200,12 +188,7 @@ returns() {
     [[ $2 != 143 ]] || kill -TERM "$pid"
     ends "$pid" 60 || complain "$1: does not end"
     [[ $status == "$2" ]] || complain "$1: exit $status instead of $2: $(tail -n 4 "$err")"
-    python3 - "$work/$1" <<'PYTHON' || complain "$1: rows are missing: $(tail -n 3 "$err")"
-import json, sys
-rows = [json.loads(line)["step"] for line in open(sys.argv[1] + "/metrics.jsonl")]
-step = json.load(open(sys.argv[1] + "/outcome.json"))["step"]
-sys.exit(rows != list(range(1, step + 1)))
-PYTHON
+    whole "$1"
 }
 step_of() { # NAME: of the heartbeat
     grep -o '"step":[0-9]*' "$work/$1/heartbeat.json" | cut -d: -f2

@@ -5,10 +5,9 @@
 . "$1/tests/support/check.sh"
 needs_python
 . "$source_dir/tests/support/hosts.sh"
+. "$source_dir/tests/support/stalls.sh"
 mpirun_find
-shim=$(dirname "$towers")/tests/stall_calls.so
 [[ ${mpirun[*]:-} ]] || { echo "SKIPPED: no launcher of MPI" >&2; exit 77; }
-[[ -f $shim ]] || { echo "SKIPPED: no stall_calls.so (a build with sanitizers)" >&2; exit 77; }
 small_data "$work/data" 400 100 || exit $?
 
 # begin NAME ARGUMENT...: two programs with a tower each, until they are ended; $job is the launcher
@@ -20,22 +19,11 @@ begin() {
     job=$!
     wait_until rows "$name" 3 || complain "$name does not train: $(cat "$err")"
 }
-rows() { # NAME COUNT
-    (($(wc -l <"$work/$1/metrics.jsonl") >= $2))
-}
 # stalls NAME PATH: rank 0 will wait for files whose path has this text, while $away exists
 stalls() {
     new "$1"
     away=$work/away-$1
     echo "export LD_PRELOAD=$shim STALL_PATH=$2 STALL_WHILE=$away" >"$codes/before-0"
-}
-# whole NAME: every step once
-whole() {
-    python3 - "$work/$1" <<'PYTHON' || complain "$1: rows are missing: $(tail -n 3 "$err")"
-import json, sys
-rows = [json.loads(line)["step"] for line in open(sys.argv[1] + "/metrics.jsonl")]
-sys.exit(rows != list(range(1, json.load(open(sys.argv[1] + "/outcome.json"))["step"] + 1)))
-PYTHON
 }
 stop() { # NAME: one signal to rank 0 ends all
     kill -TERM "$(cat "$work/$1/.lock")"
@@ -78,10 +66,8 @@ outcome_away() { # the others end; rank 0 says what is not recorded yet, and rec
 }
 console_away() { # a console of rank 0 that nobody reads hides no dead tower of the other program
     new console
-    mkfifo "$work/pipe"
-    exec 9<>"$work/pipe"
-    dd if=/dev/zero of="$work/pipe" bs=1 count=10000000 oflag=nonblock 2>/dev/null
-    echo "exec 2>$work/pipe" >"$codes/before-0"
+    full console
+    echo "exec 2>$work/pipe-console" >"$codes/before-0"
     begin console
     kill -9 "$(pgrep -P "$(pgrep -P "$(cat "$codes/shell-1")" -x towers)" tower1)"
     wait $job
