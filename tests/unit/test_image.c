@@ -530,10 +530,11 @@ TEST(test_crops)
 TEST(test_no_memory)
 {
     failing_malloc_or_skip();
-    /* lossless.webp is not here: libwebp 1.2.4 crashes when one of its allocations fails. */
-    static const char *const names[] = {"baseline.jpg", "progressive.jpg", "cmyk.jpg",
-                                        "rgb.png",      "deep.png",        "lossy.webp"};
+    /* lossless.webp and TIFF are not here: libwebp 1.2.4 and libtiff 4.5.0 crash when one of their allocations fails. */
+    static const char *const names[] = {"baseline.jpg", "progressive.jpg", "cmyk.jpg",   "rgb.png",
+                                        "deep.png",     "lossy.webp",      "palette.gif"};
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        if (strstr(names[k], ".gif") && !image_format_read(IMAGE_GIF)) continue;
         Fixture f;
         bool reached = true;
         int refused = 0;

@@ -30,7 +30,7 @@ Status pnm_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *in
 Status bmp_probe(const uint8_t *data, size_t size, ImageInfo *info);
 Status bmp_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *info, Rect part, Pixels *pixels);
 
-/* These where the build has their libraries (format_lacking of image.c). */
+/* These where the build has their libraries (the table of image.c). */
 Status gif_probe(const uint8_t *data, size_t size, ImageInfo *info);
 Status gif_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *info, Rect part, Pixels *pixels);
 
@@ -49,6 +49,10 @@ static inline uint8_t without_ink(uint8_t ink, uint8_t white)
 
 /* Take `bytes` of the decoders' budget for the image that is being decoded, before its memory is allocated. */
 void image_hold(ImageDecoder *decoder, int64_t bytes);
+
+/* For libraries that call a lack of memory damage, or go on without what they had none for: ERR_MEMORY if errno says so. It was set
+ * to 0 before the library was called. `format`: "TIFF". */
+Status lack_report(Status st, const char *format);
 
 /* Copy `part` of a packed image of c channels to `pixels`. */
 Status part_copy(const uint8_t *whole, int32_t w, int32_t c, Rect part, Pixels *pixels);

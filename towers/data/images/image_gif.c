@@ -2,6 +2,7 @@
  * What the image leaves free has the transparent color, as in Pillow, or that of index 0. Transparency itself is dropped. */
 #include "towers/data/images/image_formats.h"
 
+#include <errno.h>
 #include <gif_lib.h>
 
 typedef struct Gif {
@@ -79,10 +80,12 @@ Status gif_probe(const uint8_t *data, size_t size, ImageInfo *info)
 {
     Gif g;
     info->format = IMAGE_GIF;
-    TRY(gif_open(&g, data, size));
-    Status st = image_find(&g);
+    errno = 0;
+    Status st = gif_open(&g, data, size);
+    if (st == OK) st = image_find(&g);
     info->h = g.h;
     info->w = g.w;
+    st = lack_report(st, "GIF");
     gif_close(&g);
     return st;
 }
@@ -114,7 +117,8 @@ Status gif_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *in
     Status st = OK;
     Pixels *canvas = &decoder->whole;
     image_hold(decoder, (int64_t)info->h * info->w + 3 * (int64_t)part.h * part.w);
-    TRY(gif_open(&g, bytes->data, bytes->size));
+    errno = 0;
+    TRY_OUT(gif_open(&g, bytes->data, bytes->size));
     TRY_OUT(image_find(&g));
     TRY_OUT(pixels_shape(canvas, g.h, g.w, 1));
     memset(canvas->at, g.transparent >= 0 ? g.transparent : 0, (size_t)g.h * canvas->pitch);
@@ -125,6 +129,7 @@ Status gif_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *in
             color_of(g.colors, canvas->at[(size_t)(part.y + y) * canvas->pitch + (size_t)(part.x + x)],
                      pixels->at + (size_t)y * pixels->pitch + 3 * (size_t)x);
 out:
+    st = lack_report(st, "GIF");
     gif_close(&g);
     return st;
 }

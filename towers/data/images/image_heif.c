@@ -35,6 +35,7 @@ static Status heif_find(Heif *h, const uint8_t *data, size_t size)
 {
     *h = (Heif){.context = heif_context_alloc()};
     if (!h->context) return FAIL(ERR_MEMORY, "no memory to decode a HEIC or AVIF");
+    heif_context_set_max_decoding_threads(h->context, 0); /* tiles in this thread: images are decoded in parallel */
     heif_context_set_maximum_image_size_limit(h->context, (int)ceil(sqrt((double)image_pixels_max())));
     struct heif_error error = heif_context_read_from_memory_without_copy(h->context, data, size, NULL);
     if (error.code == heif_error_Ok) error = heif_context_get_primary_image_handle(h->context, &h->handle);

@@ -3,6 +3,7 @@
  * tiles of a part are decoded. Associated alpha is divided out, other alpha dropped; floating point and Lab are refused. */
 #include "towers/data/images/image_formats.h"
 
+#include <errno.h>
 #include <tiffio.h>
 
 #include "kernels/base/progress.h"
@@ -112,7 +113,8 @@ static Status inks_check(Tiff *t)
          part = t->bits == 1 || t->bits == 2 || t->bits == 4;
     t->inks = gray || palette ? 1 : rgb ? 3 : cmyk ? 4 : 0;
     t->premultiplied = rgb && t->samples == 4 && t->bits == 8 && count == 1 && extra[0] == EXTRASAMPLE_ASSOCALPHA;
-    if (palette && !TIFFGetField(t->file, TIFFTAG_COLORMAP, &t->red, &t->green, &t->blue))
+    if (palette &&
+        !(TIFFGetField(t->file, TIFFTAG_COLORMAP, &t->red, &t->green, &t->blue) && t->red && t->green && t->blue))
         return FAIL(ERR_FORMAT, "TIFF: there is no palette");
     bool bits = palette ? t->bits == 8 || part : gray ? whole || (part && t->samples == 1) : whole;
     if (t->inks && bits && t->samples >= t->inks && t->samples <= 8 && format == SAMPLEFORMAT_UINT &&
@@ -164,19 +166,20 @@ static Status header_read(Tiff *t)
     return blocks_check(t);
 }
 
-static Status tiff_open(Tiff *t, const uint8_t *data, size_t size)
+/* `most`: bytes that the library may allocate at once. */
+static Status tiff_open(Tiff *t, const uint8_t *data, size_t size, int64_t most)
 {
-    enum { MOST_AT_ONCE = 1 << 30 };
     *t = (Tiff){.data = data, .size = size};
+    errno = 0;
     TIFFOpenOptions *options = TIFFOpenOptionsAlloc();
     if (!options) return FAIL(ERR_MEMORY, "no memory to decode a TIFF");
-    TIFFOpenOptionsSetMaxSingleMemAlloc(options, MOST_AT_ONCE);
+    TIFFOpenOptionsSetMaxSingleMemAlloc(options, most);
     TIFFOpenOptionsSetErrorHandlerExtR(options, error_keep, t);
     TIFFOpenOptionsSetWarningHandlerExtR(options, warning_read, t);
     t->file = TIFFClientOpenExt("TIFF", "r", t, bytes_take, bytes_refuse, place_seek, nothing_close, size_get,
                                 map_whole, map_end, options);
     TIFFOpenOptionsFree(options);
-    return t->file && !t->cut_off ? header_read(t) : tiff_failure(t);
+    return lack_report(t->file && !t->cut_off ? header_read(t) : tiff_failure(t), "TIFF");
 }
 
 static void tiff_close(Tiff *t)
@@ -188,7 +191,7 @@ Status tiff_probe(const uint8_t *data, size_t size, ImageInfo *info)
 {
     Tiff t;
     info->format = IMAGE_TIFF;
-    Status st = tiff_open(&t, data, size);
+    Status st = tiff_open(&t, data, size, LARGE_BYTES);
     if (st == OK) {
         orientation_size(t.orientation, t.h, t.w, &info->h, &info->w);
         info->deep_gray = t.inks == 1 && t.bits == 16;
@@ -282,21 +285,33 @@ out:
     return st;
 }
 
+/* Of a strip or tile, a copy that its codec may make of it, the bytes of the file in the other order of bits, and the pixels. */
+static int64_t memory_of(const Tiff *t, Rect part, bool turned)
+{
+    return 2 * (int64_t)t->block_h * t->block_w * t->samples * (t->bits > 8 ? 2 : 1) + (int64_t)t->size +
+           (turned ? 6 : 3) * (int64_t)part.h * part.w;
+}
+
 Status tiff_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *info, Rect part, Pixels *pixels)
 {
     Tiff t;
     Status st = OK;
-    TRY_OUT(tiff_open(&t, bytes->data, bytes->size));
+    TRY_OUT(tiff_open(&t, bytes->data, bytes->size, LARGE_BYTES));
     bool turned = t.orientation > 1 && t.orientation <= 8;
     Rect stored = orientation_stored(t.orientation, t.h, t.w, part);
     Pixels *to = turned ? &decoder->whole : pixels;
+    int64_t memory = memory_of(&t, part, turned);
     (void)info;
-    image_hold(decoder, (int64_t)t.block_h * t.block_w * t.samples * (t.bits > 8 ? 2 : 1) +
-                            (turned ? 6 : 3) * (int64_t)part.h * part.w);
+    image_hold(decoder, memory);
+    if (memory > LARGE_BYTES) { /* the library may have what is held now */
+        tiff_close(&t);
+        TRY_OUT(tiff_open(&t, bytes->data, bytes->size, memory));
+    }
     TRY_OUT(pixels_shape(to, stored.h, stored.w, 3));
     TRY_OUT(blocks_decode(&t, stored, to));
     if (turned) TRY_OUT(orientation_apply(t.orientation, to, pixels));
 out:
+    st = lack_report(st, "TIFF");
     tiff_close(&t);
     return st;
 }
