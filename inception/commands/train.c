@@ -108,7 +108,9 @@ static Status run_dir_open(const Options *options, JobFiles *files, int *lock)
     TRY(run_dir_take(files->run_dir, lock));
     int error = place_hold(files->run_dir);
     if (error) return FAIL(ERR_IO, "cannot open the directory '%s': %s", files->run_dir, strerror(error));
-    TRY(disk_check(&files->job));
+    /* A run that has ended writes nothing. */
+    bool ended = files->job.resume && outcome_ends(files->run_dir, job_total_steps(&files->job));
+    if (!ended) TRY(disk_check(&files->job));
     TRY(job_branch(files));
     return files->lr_curve ? text_replace(files->run_dir, "lr-find.json", files->lr_curve) : OK;
 }

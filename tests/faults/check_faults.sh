@@ -311,13 +311,28 @@ tiny_disk() {
     [[ ! -e $work/small/tiny/metrics.jsonl ]] || complain "tiny disk: a step was taken"
     return "$failures"
 }
+# A run that is complete needs no room, one that goes on does.
+filled_disk() {
+    failures=0
+    mount -t tmpfs -o size=16m none "$work/small" || return 77
+    command_of filled --output-dir "$work/small" --max-steps 2
+    "${command[@]}" 2>"$err" || complain "filled disk: exit is not 0: $(tail -2 "$err")"
+    cat /dev/zero >"$work/small/zeros" 2>/dev/null
+    truncate -s -1M "$work/small/zeros"
+    "${command[@]}" --resume auto 2>"$err" || complain "filled disk: a complete run: $(tail -2 "$err")"
+    "${command[@]}" --resume auto --max-steps 3 2>"$err"
+    [[ $? == 6 ]] || complain "filled disk: exit is not 6: $(tail -2 "$err")"
+    grep -q 'its disk has only [01].[0-9] MiB free: make room' "$err" || complain "filled disk: $(cat "$err")"
+    return "$failures"
+}
 ended 0 "" plain2 --max-steps 2
 if [[ $(id -u) == 0 ]] && unshare -m true 2>/dev/null; then
     mkdir "$work/small"
-    export -f full_disk tiny_disk command_of complain
+    export -f full_disk tiny_disk filled_disk command_of complain
     export work towers failures err
     unshare -m bash -c full_disk || complain "full disk"
     unshare -m bash -c tiny_disk || complain "tiny disk"
+    unshare -m bash -c filled_disk || complain "filled disk"
 else
     echo "SKIPPED: the full disk (mounting a small tmpfs wants root)" >&2
 fi

@@ -44,14 +44,18 @@ int renameat2(int a, const char *from, int b, const char *to, unsigned flags)
 }
 
 static bool without_size; /* as ramfs */
+static bool kept_back;    /* what is free is root's alone */
 
 int statvfs(const char *path, struct statvfs *info)
 {
     struct statfs found;
     int failed = statfs(path, &found);
-    *info = (struct statvfs){
-        .f_bavail = found.f_bavail, .f_blocks = found.f_blocks, .f_frsize = (unsigned long)found.f_bsize};
+    *info = (struct statvfs){.f_bavail = found.f_bavail,
+                             .f_bfree = found.f_bfree,
+                             .f_blocks = found.f_blocks,
+                             .f_frsize = (unsigned long)found.f_bsize};
     if (without_size) *info = (struct statvfs){.f_frsize = 4096};
+    if (kept_back) info->f_bavail = 0;
     return failed;
 }
 
@@ -371,6 +375,14 @@ TEST_WITH(a_file_system_of_unknown_size_will_do, scratch_make, scratch_drop)
     without_size = true;
     assert_int_equal(save(1, 9, -1), OK);
     without_size = false;
+}
+
+/* File systems keep back a part for root, who may fill it. */
+TEST_WITH(what_a_disk_keeps_back_is_roots, scratch_make, scratch_drop)
+{
+    kept_back = true;
+    assert_int_equal(save(1, 9, -1), geteuid() == 0 ? OK : ERR_IO);
+    kept_back = false;
 }
 
 TEST_WITH(what_a_run_has_saved_is_seen, scratch_make, scratch_drop)

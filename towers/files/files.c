@@ -242,6 +242,16 @@ Status directory_sync(const char *path)
     return st;
 }
 
+Status disk_spare(const char *path, uint64_t *bytes)
+{
+    struct statvfs info;
+    if (place_statvfs(path, &info) != 0)
+        return FAIL(ERR_IO, "cannot determine the free space of '%s': %s", path, strerror(errno));
+    uint64_t blocks = geteuid() == 0 ? info.f_bfree : info.f_bavail;
+    *bytes = info.f_blocks ? blocks * info.f_frsize : UINT64_MAX;
+    return OK;
+}
+
 /* A rename would replace a device (/dev/stdout) or a symbolic link with a regular file. */
 static Status target_check(const char *path)
 {

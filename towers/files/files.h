@@ -40,6 +40,10 @@ NODISCARD Status draft_replace(Draft *draft, Status st, const char *directory, c
 /* Rename `from` (finished, same directory) to `path`, and fsync the directory. */
 NODISCARD Status file_publish(const char *from, const char *path);
 
+/* Bytes that this process can still write to the file system of `path`: root's are those that it keeps back, too. UINT64_MAX if it
+ * does not say (ramfs, some of FUSE). ERR_IO. */
+NODISCARD Status disk_spare(const char *path, uint64_t *bytes);
+
 /* The two kinds of files that are opened. Both must be regular files of at most `limit` bytes; opening never blocks on
  * a pipe. OF_USER: named by the user (data, weights, configurations); may be a symbolic link, as in many data sets and
  * model hubs. OF_RUN: a file in a run directory under a name that this program chose; must not be a link, because a

@@ -1,7 +1,7 @@
 /* Room for a checkpoint; see disk_check.h. */
 #include "towers/guard/disk_check.h"
 
-#include "kernels/base/place.h"
+#include "towers/files/files.h"
 #include "towers/graph/program.h"
 
 Status disk_check_bytes(const TrainJob *job, uint64_t *bytes)
@@ -24,11 +24,9 @@ Status disk_check_bytes(const TrainJob *job, uint64_t *bytes)
 
 Status disk_check(const TrainJob *job)
 {
-    struct statvfs disk;
-    uint64_t bytes;
+    uint64_t bytes, spare;
     TRY(disk_check_bytes(job, &bytes));
-    if (place_statvfs(job->run_dir, &disk) != 0 || disk.f_blocks == 0) return OK;
-    uint64_t spare = (uint64_t)disk.f_bavail * disk.f_frsize;
+    TRY(disk_spare(job->run_dir, &spare));
     if (spare >= bytes) return OK;
     return FAIL(ERR_IO,
                 "%s: a checkpoint of this run takes %.1f MiB, but its disk has only %.1f MiB free: make room, or use "

@@ -7,6 +7,5 @@
 
 /* Bytes of the tensors of one checkpoint. Errors: those of the network. */
 NODISCARD Status disk_check_bytes(const TrainJob *job, uint64_t *bytes);
-/* ERR_IO states how much is needed and how much is free where the run directory is, which exists. A file system that does not
- * say what is free is taken to have room. */
+/* ERR_IO states how much is needed and how much is free where the run directory is, which exists (disk_spare of files.h). */
 NODISCARD Status disk_check(const TrainJob *job);

@@ -11,7 +11,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <sys/statvfs.h>
 
 #include "towers/store/manifest.h"
 
@@ -101,16 +100,13 @@ static Status content_check(const CheckpointContent *content)
 /* Require free space for 1.1 times the checkpoint, so that a full disk is noticed before anything is written. */
 static Status room_check(const char *ckpt, const CheckpointContent *content)
 {
-    uint64_t model, train;
-    struct statvfs info;
+    uint64_t model, train, there;
     TRY(safetensors_bytes(content->model, content->model_count, content->metadata, content->metadata_count, &model));
     TRY(safetensors_bytes(content->train, content->train_count, NULL, 0, &train));
     uint64_t wanted = model + train + strlen(content->state_json);
     wanted += wanted / 10;
-    if (place_statvfs(ckpt, &info) != 0)
-        return FAIL(ERR_IO, "cannot determine the free space of '%s': %s", ckpt, strerror(errno));
-    uint64_t there = (uint64_t)info.f_bavail * info.f_frsize;
-    if (info.f_blocks && there < wanted) /* without blocks it does not report space: ramfs, some of FUSE */
+    TRY(disk_spare(ckpt, &there));
+    if (there < wanted)
         return FAIL(ERR_IO,
                     "the checkpoint of step %" PRId64
                     " needs %.2f MiB, %.2f MiB more than is free in '%s'; free some space or keep fewer checkpoints",

@@ -104,6 +104,15 @@ bool outcome_completes(const char *run_dir, int64_t step)
     return complete;
 }
 
+bool outcome_ends(const char *run_dir, int64_t steps)
+{
+    json_t *root = json_of_run(run_dir, "outcome.json");
+    const char *word = json_word_or_empty(root, "outcome");
+    bool ends = !strcmp(word, ENDED_EARLY) || (!strcmp(word, ENDED) && json_whole(root, "step") >= steps);
+    json_decref(root);
+    return ends;
+}
+
 void outcome_forget(const char *run_dir)
 {
     char path[PATH_BYTES];
@@ -164,11 +173,16 @@ static bool outcome_await(Outcome *outcome, const TrainJob *job, const char *wha
 static bool outcome_put(const TrainJob *job, json_t *root, const char *line, const char *what)
 {
     Outcome *outcome = calloc(1, sizeof *outcome);
-    if (!outcome) return true;
+    if (!outcome) {
+        json_decref(root);
+        return true;
+    }
     outcome->root = root;
     snprintf(outcome->run_dir, sizeof outcome->run_dir, "%s", job->run_dir);
     snprintf(outcome->line, sizeof outcome->line, "%s", line);
-    return !errand_start(&outcome->errand, outcome_run, free) || outcome_await(outcome, job, what);
+    if (errand_start(&outcome->errand, outcome_run, free)) return outcome_await(outcome, job, what);
+    json_decref(root);
+    return true;
 }
 
 bool outcome_write(const TrainJob *job, int rank, const char *host, Status status, const char *message,

@@ -25,6 +25,8 @@ bool heartbeat_end(Heartbeat *heartbeat);
 
 /* Does the outcome say that the run has ended as it should, after this step? All its files were written before. */
 bool outcome_completes(const char *run_dir, int64_t step);
+/* Does it say that a run of `steps` steps has nothing left to do: all are done, or a rule has ended it before? */
+bool outcome_ends(const char *run_dir, int64_t steps);
 /* Remove the outcome of an earlier process: the run goes on. A run that is refused, or is complete, keeps it. */
 void outcome_forget(const char *run_dir);
 /* Write the end of a training run. `rank`: of this supervisor, with `host` (NULL: there is one program). Storage that
