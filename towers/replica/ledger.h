@@ -88,7 +88,7 @@ typedef struct LedgerRun {
     _Atomic int64_t first_epoch; /* epochs completed before this process started */
     _Atomic int64_t epochs_done; /* the last one in `epoch` */
     EpochRecord tested;          /* the last evaluated epoch; .epoch is 0 if there is none */
-    double best[SCORES];         /* of all epochs, including those before a resume; NaN: none was measured */
+    double best[SCORES];         /* of all epochs, including those before a resume; ABSENT: none was measured */
     char ending[LEDGER_ENDING];  /* why the run ended before its last step: "no higher accuracy ..."; "" */
     EndingRule rule;             /* by which it ended then */
     int64_t best_step;           /* of the best weights; 0: none */

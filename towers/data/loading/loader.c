@@ -161,7 +161,6 @@ static void window_hint(Loader *l, int64_t epoch, int64_t position)
         source_hint_shard(l->config.source, order_shard(o, epoch, place));
 }
 
-/* Fill a piece. Called with the lock held; releases it while samples are read. */
 /* The message of a damaged sample at which the loader stops, with the ways on. */
 static Status damage_advise(Status st)
 {
@@ -172,6 +171,7 @@ static Status damage_advise(Status st)
                 why.message);
 }
 
+/* Fill a piece. Called with the lock held; releases it while samples are read. */
 static void piece_fill(Loader *l, SampleReader *reader, BatchPiece piece)
 {
     BatchSlot *slot = slot_of(l, piece.number);

@@ -213,8 +213,8 @@ static Status equal_look(LookOver *l)
     uint64_t *bytes = calloc((size_t)l->all + 1, sizeof *bytes);
     int64_t *first = calloc((size_t)l->all + 1, sizeof *first);
     char path[PATH_BYTES];
-    bool files = l->all > 0 && source_file(source_of(l, 0), id_of(l, 0), path, sizeof path, bytes);
     if (!bytes || !first) TRY_OUT(FAIL(ERR_MEMORY, "no memory to compare %" PRId64 " images", l->all));
+    bool files = l->all > 0 && source_file(source_of(l, 0), id_of(l, 0), path, sizeof path, bytes);
     for (int64_t i = 0; files && i < l->all; i++)
         if (!source_file(source_of(l, i), id_of(l, i), path, sizeof path, &bytes[i])) bytes[i] = 0;
     TRY_OUT(equal_files_find(&(EqualFiles){files ? l->all : 0, bytes, number_path, l}, first));

@@ -328,7 +328,7 @@ static Status others_skip(const char *folder, Skips *skips)
     Status st = OK;
     const struct dirent *entry;
     DIR *directory = opendir(folder);
-    while (directory && st == OK && (entry = readdir(directory)) != NULL) {
+    while (directory && st == OK && (errno = 0, entry = readdir(directory)) != NULL) {
         const char *file = entry->d_name, *leftover = leftover_of(file, entry->d_type == DT_DIR);
         bool known = class_names_is(file) || !strcmp(file, ".") || !strcmp(file, "..");
         for (int i = 0; i < 4 * 2 * VARIANTS; i++) {
@@ -343,6 +343,7 @@ static Status others_skip(const char *folder, Skips *skips)
         else if (entry->d_type != DT_DIR)
             st = skips_add(skips, SKIP_BESIDE, NULL, folder, file);
     }
+    if (directory && st == OK && errno) st = FAIL(ERR_IO, "reading '%s': %s", folder, strerror(errno));
     if (directory) closedir(directory);
     return st;
 }

@@ -162,7 +162,7 @@ static Status others_skip(const char *root, const Names *listed, IndexBuilder *b
     snprintf(copy, sizeof copy, "%s", root);
     FTS *walk = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, NULL);
     if (!walk) return FAIL(ERR_IO, "cannot open '%s': %s", root, strerror(errno));
-    while (st == OK && (entry = fts_read(walk)) != NULL) {
+    while (st == OK && (errno = 0, entry = fts_read(walk)) != NULL) {
         bool folder = entry->fts_info == FTS_D, below = entry->fts_level > 0;
         const char *leftover = below ? leftover_of(entry->fts_name, folder) : NULL, *name = entry->fts_name;
         bool unlisted = below && names_find(listed, entry->fts_path + strlen(root) + 1) < 0;
@@ -176,6 +176,7 @@ static Status others_skip(const char *root, const Names *listed, IndexBuilder *b
         else if (entry->fts_info == FTS_F && unlisted && strcmp(name, LABELS_NAME) != 0)
             st = skips_add(skips, SKIP_KIND, NULL, root, entry->fts_path + strlen(root) + 1);
     }
+    if (st == OK && errno) st = FAIL(ERR_IO, "reading '%s': %s", root, strerror(errno));
     fts_close(walk);
     return st;
 }

@@ -289,6 +289,7 @@ static Status shards_visit(const char *folder, bool below, FileVisit *visit, voi
         if (path_join(path, folder, entry->d_name) == OK && stat(path, &info) == 0 && S_ISDIR(info.st_mode))
             st = shards_visit(path, false, visit, context);
     }
+    if (st == OK && errno) st = FAIL(ERR_IO, "reading '%s': %s", folder, strerror(errno));
     closedir(directory);
     return st;
 }

@@ -172,7 +172,7 @@ static Status mds_add(const char *folder, Split split, ShardSet *set)
     for (int i = 0; i < files.count && st == OK; i++) st = shard_note(set, files.name[i], SHARD_MDS, split);
     names_free(&files);
     DIR *directory = st == OK ? opendir(folder) : NULL;
-    while (directory && st == OK && (entry = readdir(directory)) != NULL) {
+    while (directory && st == OK && (errno = 0, entry = readdir(directory)) != NULL) {
         const char *name = entry->d_name, *leftover = leftover_of(name, entry->d_type == DT_DIR);
         if (!strcmp(name, ".") || !strcmp(name, "..") || !strcmp(name, MDS_INDEX) || is_companion(name)) continue;
         if (leftover)
@@ -180,6 +180,7 @@ static Status mds_add(const char *folder, Split split, ShardSet *set)
         else if (entry->d_type == DT_REG && !ends_with(name, ".mds"))
             st = skips_add(&set->skips[split], SKIP_BESIDE, NULL, folder, name);
     }
+    if (directory && st == OK && errno) st = FAIL(ERR_IO, "reading '%s': %s", folder, strerror(errno));
     if (directory) closedir(directory);
     return st;
 }

@@ -2,7 +2,7 @@
  * forks the towers, so that an invalid data set is reported once and pages are shared; afterwards read-only and
  * thread-safe.
  *
- * Kinds: folder.c (ImageFolder trees of JPEG, PNG, WebP, PNM), labeled.c (the same with a labels file: several classes
+ * Kinds: folder.c (ImageFolder trees of the formats of image.h), labeled.c (the same with a labels file: several classes
  * for an image), shards.c (WebDataset tars, TFRecords, MDS), idx.c (MNIST family, .gz or plain, gray or color), paths.c
  * (files without labels, for predictions), synthetic.c (truncated normal, as in tf_cnn_benchmarks). Labels and sizes are
  * known once it is open; encoded images are examined when they are read (image.h), which is when damage is found. */
