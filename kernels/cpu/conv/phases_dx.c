@@ -195,11 +195,15 @@ static Status phases_run(const void *made, Device *device, OpCall *call)
     return OK;
 }
 
+/* By the first phase that has taps: the others are zeros. */
 static void phases_explain(const void *made, KernelChoice *choice)
 {
     const PhasesDx *state = made;
     KernelChoice phase = *choice;
-    onednn_conv_explain(&state->phase[0].conv, &phase);
+    int first = 0;
+    while (first < state->count && !state->phase[first].conv.choice.task) first++;
+    if (first == state->count) return;
+    onednn_conv_explain(&state->phase[first].conv, &phase);
     memcpy(choice->passed, phase.passed, sizeof choice->passed);
     Text name = text_behind(choice->name, sizeof choice->name);
     text_add(&name, " (%d of %s)", state->count, phase.name);
