@@ -11,7 +11,7 @@
 #include "kernels/cpu/conv/conv_impl.h"
 #include "kernels/cpu/isa.h"
 
-enum { PADDED = 16 /* channels: a vector of AVX-512 */, PARTS = 16 /* of a weight gradient, at most */ };
+enum { PARTS = 16 /* of a weight gradient, at most */ };
 
 typedef struct Depthwise {
     const DepthwiseCode *code;
@@ -41,7 +41,7 @@ static const DepthwiseCode *code_for(Dtype dtype)
     return NULL;
 }
 
-static const char *takes(const Device *device, const ConvProblem *p)
+static const char *depthwise_takes(const Device *device, const ConvProblem *p)
 {
     (void)device;
     bool depthwise = p->w->shape.c == 1 && p->w->shape.n == p->x->shape.c && p->groups > 1;
@@ -52,21 +52,21 @@ static const char *takes(const Device *device, const ConvProblem *p)
     return code_for(p->x->dtype) ? NULL : "no vector code for this processor and type";
 }
 
-static Status create(Device *device, const ConvProblem *p, void **made)
+static Status depthwise_create(Device *device, const ConvProblem *p, void **made)
 {
     (void)device;
     Depthwise *d = calloc(1, sizeof *d);
     if (!d) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", p->call->name);
     d->code = code_for(p->x->dtype);
     d->window = p->window;
-    d->padded = rounded_up(p->x->shape.c, PADDED);
+    d->padded = rounded_up(p->x->shape.c, DEPTHWISE_PADDED);
     d->parts = p->kind == OP_CONV_DW ? smaller(PARTS, (int64_t)p->y->shape.n * p->y->shape.h) : 1;
     d->workspace_bytes = (size_t)(d->parts * p->window.kh * p->window.kw * d->padded) * sizeof(float);
     *made = d;
     return OK;
 }
 
-static size_t workspace(const void *made)
+static size_t depthwise_workspace(const void *made)
 {
     return ((const Depthwise *)made)->workspace_bytes;
 }
@@ -121,7 +121,7 @@ static void y_rows(void *context, int64_t first, int64_t end)
 /* ---- dx */
 
 /* The pixels of a row of dx whose column leaves the rest `phase` when divided by the stride. */
-static void dx_phase(const DepthwiseRun *run, DepthwiseRow *row, int64_t at, int phase)
+static void dx_phase(const DepthwiseRun *run, const DepthwiseRow *row, int64_t at, int phase)
 {
     const Window *v = &run->made->window;
     const Tensor *dx = run->x;
@@ -213,7 +213,7 @@ static void dw_channels(void *context, int64_t first, int64_t end)
 
 /* ---- the rows of the lists */
 
-static Status run_data(const void *made, Device *device, OpCall *call)
+static Status depthwise_run(const void *made, Device *device, OpCall *call)
 {
     const Depthwise *d = made;
     bool dx = call->kind == OP_CONV_DX;
@@ -232,7 +232,7 @@ static Status run_data(const void *made, Device *device, OpCall *call)
     return OK;
 }
 
-static Status run_weights(const void *made, Device *device, OpCall *call)
+static Status depthwise_dw_run(const void *made, Device *device, OpCall *call)
 {
     enum { CHANNELS = 64 };
     const Depthwise *d = made;
@@ -244,18 +244,18 @@ static Status run_weights(const void *made, Device *device, OpCall *call)
 }
 
 const ConvImpl conv_depthwise = {.name = "depthwise",
-                                 .takes = takes,
-                                 .create = create,
-                                 .workspace = workspace,
-                                 .run = run_data,
+                                 .takes = depthwise_takes,
+                                 .create = depthwise_create,
+                                 .workspace = depthwise_workspace,
+                                 .run = depthwise_run,
                                  .destroy = free,
                                  .takes_groups = true,
                                  .adds_bias = true,
                                  .adds_relu = true};
 const ConvImpl conv_depthwise_dw = {.name = "weight gradient, depthwise",
-                                    .takes = takes,
-                                    .create = create,
-                                    .workspace = workspace,
-                                    .run = run_weights,
+                                    .takes = depthwise_takes,
+                                    .create = depthwise_create,
+                                    .workspace = depthwise_workspace,
+                                    .run = depthwise_dw_run,
                                     .destroy = free,
                                     .takes_groups = true};

@@ -3,21 +3,25 @@
  * in the second-level cache for the next one.
  *
  * The forward pass, the gradient with respect to x of any stride, and windows in any place at a border are one loop, described by
- * a DepthwiseRow. The code is written once (depthwise_code.h) for each kind of vectors. */
+ * a DepthwiseRow. The code is written once (depthwise_code.h) for each kind of vectors. Weights are f32 beside tensors of bf16, too,
+ * and so are all sums. */
 #pragma once
 
 #include "kernels/cpu/vector.h"
 
-enum { DEPTHWISE_TAPS = 7 /* at most, in a row or column of the window */ };
+enum {
+    DEPTHWISE_TAPS = 7,   /* at most, in a row or column of the window */
+    DEPTHWISE_PADDED = 16 /* weights and sums have zeros up to a multiple of so many channels: a vector of AVX-512 */
+};
 
-/* Some pixels of one row of the result, `step` pixels apart: pixel t is the sum over the rows and taps of
+/* Some pixels of one row of the result, `out_step` elements apart: pixel t is the sum over the rows and taps of
  * in[row][first + t in_step + k tap_step] w[row][k], for the columns that exist. */
 typedef struct DepthwiseRow {
     Dtype dtype; /* of in, acc and out */
     int32_t c;
     int rows, taps;
     const void *in[DEPTHWISE_TAPS]; /* column 0 of a row */
-    const float *w[DEPTHWISE_TAPS]; /* its first tap; aligned to 64 bytes, channels padded to 16 with zeros */
+    const float *w[DEPTHWISE_TAPS]; /* its first tap, of padded channels */
     int64_t w_step;                 /* floats from tap to tap */
     int64_t columns, in_pitch;      /* of a row of `in`; elements from column to column */
     int64_t first, in_step, tap_step;
@@ -36,7 +40,7 @@ typedef struct DepthwiseTaps {
     int taps;
     const void *x, *dy;
     int64_t columns, x_pitch, dy_pitch, first, step, count;
-    float *sums; /* [taps][c padded to 16] */
+    float *sums; /* [taps][padded channels] */
 } DepthwiseTaps;
 
 typedef struct DepthwiseCode {

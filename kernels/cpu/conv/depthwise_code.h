@@ -85,7 +85,7 @@ TILE_CODE static void depthwise_row(const DepthwiseRow *row)
 
 TILE_INLINE void taps_sum(Dtype dtype, const DepthwiseTaps *s, int taps, int64_t i)
 {
-    const int64_t left = s->c - i, padded = rounded_up(s->c, 16);
+    const int64_t left = s->c - i, padded = rounded_up(s->c, DEPTHWISE_PADDED);
     Vector sum[DEPTHWISE_TAPS];
     for (int k = 0; k < taps; k++) sum[k] = floats_load(s->sums + k * padded + i);
     for (int64_t t = 0; t < s->count; t++) {
@@ -115,7 +115,7 @@ TILE_INLINE void taps_run(Dtype dtype, const DepthwiseTaps *s)
             for (int k = 0; k < s->taps; k++) {
                 DepthwiseTaps one = *s;
                 one.first += k;
-                one.sums += k * rounded_up(s->c, 16);
+                one.sums += k * rounded_up(s->c, DEPTHWISE_PADDED);
                 taps_sum(dtype, &one, 1, i);
             }
         }
