@@ -186,6 +186,7 @@ out:
     return st;
 }
 
+/* Primitives, conversions too, take their scratch memory from the caller. */
 static dnnl_status_t attr_create(bool sum, bool relu, dnnl_primitive_attr_t *made)
 {
     dnnl_post_ops_t ops = NULL;
@@ -263,18 +264,6 @@ out:
     if (hint) dnnl_primitive_desc_destroy(hint);
     if (attr) dnnl_primitive_attr_destroy(attr);
     for (int role = 0; role < ONEDNN_ROLES; role++) layout_free(&layouts[role]);
-    return st;
-}
-
-/* Takes its scratch memory from the caller, as primitives do. */
-static Status onednn_reorder(dnnl_engine_t engine, LayoutRef from, LayoutRef to, dnnl_primitive_desc_t *made)
-{
-    Status st = OK;
-    dnnl_primitive_attr_t attr = NULL;
-    TRY_DNNL_OUT(attr_create(false, false, &attr));
-    TRY_DNNL_OUT(dnnl_reorder_primitive_desc_create(made, from, engine, to, engine, attr));
-out:
-    if (attr) dnnl_primitive_attr_destroy(attr);
     return st;
 }
 
@@ -388,11 +377,15 @@ OnednnRole onednn_out(OnednnKind kind)
 static Status convert_create(OnednnTask *task, LayoutRef from, LayoutRef to, PrimitiveStage *stage)
 {
     Status st = OK;
+    dnnl_engine_t engine = task->onednn->engine;
+    dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t desc = NULL;
-    TRY_OUT(onednn_reorder(task->onednn->engine, from, to, &desc));
+    TRY_DNNL_OUT(attr_create(false, false, &attr));
+    TRY_DNNL_OUT(dnnl_reorder_primitive_desc_create(&desc, from, engine, to, engine, attr));
     TRY_OUT(stage_create(task, desc, stage));
 out:
     if (desc) dnnl_primitive_desc_destroy(desc);
+    if (attr) dnnl_primitive_attr_destroy(attr);
     return st;
 }
 
@@ -682,7 +675,7 @@ Status onednn_probe(Onednn *onednn, const OnednnSpec *spec, bool *right)
         TRY_OUT(side_create(&small.held[role], (OnednnRole)role, &side[role]));
         data[role] = side[role].data;
     }
-    workspace = aligned_alloc(64, align_up(onednn_workspace_bytes(task) + 1, 64));
+    workspace = aligned_alloc(ALIGNMENT, align_up(onednn_workspace_bytes(task) + 1, ALIGNMENT));
     if (!workspace) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the workspace to test a matrix product"));
     TRY_OUT(onednn_run(task, data, workspace));
     *right = elements_are_right(&small, &side[ONEDNN_Y]) && is_poison(&side[ONEDNN_Y]);
