@@ -8,7 +8,6 @@
 
 #define TILE_CODE __attribute__((target("avx2,fma")))
 #define TILE_INLINE TILE_CODE static inline __attribute__((always_inline))
-#define BY_WORDS(dtype, body, ...) body(DTYPE_F32, __VA_ARGS__)
 #define LANES_NAME "AVX2"
 
 enum {
@@ -17,6 +16,7 @@ enum {
 };
 
 typedef __m256 Vector, Words;
+typedef __m256i Mask; /* 0 or -1 */
 
 /* The second operand is the result if one is NaN. */
 TILE_INLINE Vector vector_relu(Vector a)
@@ -46,15 +46,17 @@ TILE_INLINE void floats_store(float *to, Vector value)
     _mm256_storeu_ps(to, value);
 }
 
-TILE_INLINE __m256i lanes_mask(int count)
+/* The first `count` lanes, or all. */
+TILE_INLINE Mask mask_first(int64_t count)
 {
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)smaller(count, LANES)), lane);
 }
 
 /* The first `count` lanes, if there are fewer; others are 0, or stay as they are. Masked stores are slow on some processors. */
 TILE_INLINE Vector floats_load_some(const float *from, int count)
 {
-    return count >= LANES ? _mm256_loadu_ps(from) : _mm256_maskload_ps(from, lanes_mask(count));
+    return count >= LANES ? _mm256_loadu_ps(from) : _mm256_maskload_ps(from, mask_first(count));
 }
 
 TILE_INLINE void floats_store_some(float *to, int count, Vector value)
@@ -62,19 +64,7 @@ TILE_INLINE void floats_store_some(float *to, int count, Vector value)
     if (count >= LANES)
         _mm256_storeu_ps(to, value);
     else if (count > 0)
-        _mm256_maskstore_ps(to, lanes_mask(count), value);
-}
-
-TILE_INLINE Vector vector_load(Dtype dtype, const void *base, int64_t index)
-{
-    (void)dtype;
-    return _mm256_loadu_ps((const float *)base + index);
-}
-
-TILE_INLINE void vector_store(Dtype dtype, void *base, int64_t index, Vector value)
-{
-    (void)dtype;
-    _mm256_storeu_ps((float *)base + index, value);
+        _mm256_maskstore_ps(to, mask_first(count), value);
 }
 
 /* Exchanges lanes of two rows that are `step` apart: one step of a transposition. */
@@ -88,57 +78,14 @@ TILE_INLINE void rows_exchange(Vector *a, Vector *b, int step)
     *b = _mm256_blendv_ps(down, *b, odd);
 }
 
-/* ---- words */
-
-TILE_INLINE void words_join(Dtype dtype, uint32_t *to, Vector low, Vector high)
-{
-    (void)dtype;
-    (void)high;
-    _mm256_storeu_ps((float *)(void *)to, low);
-}
-
-TILE_INLINE Words words_load(const uint32_t *from)
-{
-    return _mm256_loadu_ps((const float *)(const void *)from);
-}
-
 TILE_INLINE Words words_spread(uint32_t word)
 {
     return _mm256_castsi256_ps(_mm256_set1_epi32((int)word));
 }
 
-/* sum += a b */
-TILE_INLINE Vector words_multiply(Dtype dtype, Vector sum, Words a, Words b)
-{
-    (void)dtype;
-    return _mm256_fmadd_ps(a, b, sum);
-}
+/* ---- some lanes, and choices by lane */
 
-/* ---- words of weight gradients */
-
-TILE_INLINE Vector pixel_load(Dtype dtype, const void *even, const void *odd)
-{
-    (void)dtype;
-    (void)odd;
-    return _mm256_loadu_ps(even);
-}
-
-TILE_INLINE void pixel_store(Dtype dtype, uint32_t *to, Vector value)
-{
-    (void)dtype;
-    _mm256_storeu_ps((float *)(void *)to, value);
-}
-
-/* ---- some lanes, and choices by lane (pool/) */
-
-typedef __m256i Mask; /* 0 or -1 */
 typedef __m256i Places, Bytes;
-
-TILE_INLINE Mask mask_first(int64_t count)
-{
-    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)smaller(count, LANES)), lane);
-}
 
 TILE_INLINE bool mask_any(Mask mask)
 {
@@ -160,11 +107,6 @@ TILE_INLINE void some_store(Dtype dtype, void *base, int64_t index, Vector value
 {
     (void)dtype;
     _mm256_maskstore_ps((float *)base + index, mask, value);
-}
-
-TILE_INLINE void some_store_exact(Dtype dtype, void *base, int64_t index, Vector value, Mask mask)
-{
-    some_store(dtype, base, index, value, mask);
 }
 
 TILE_INLINE Vector vector_max(Vector a, Vector b)
@@ -230,3 +172,5 @@ TILE_INLINE Mask bytes_equal(Bytes bytes, int value)
 {
     return _mm256_cmpeq_epi32(bytes, _mm256_set1_epi32(value));
 }
+
+#include "kernels/cpu/conv/lanes_f32.h"

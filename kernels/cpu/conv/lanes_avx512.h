@@ -1,4 +1,4 @@
-/* Vectors of 16 lanes, and words of f32 or bf16, which one instruction multiplies; lanes_avx2.h has the same names. All are
+/* Vectors of 16 lanes, and words of f32 or bf16, which one instruction multiplies; lanes_avx2.h and lanes_neon.h have the same names. All are
  * compiled for AVX512-BF16, but only the bf16 intrinsics use its instructions: the f32 code needs AVX-512 alone. */
 #pragma once
 
@@ -18,6 +18,7 @@ enum {
 
 typedef __m512 Vector; /* in f32 */
 typedef __m512i Words;
+typedef __mmask16 Mask;
 
 /* The second operand is the result if one is NaN. */
 TILE_INLINE Vector vector_relu(Vector a)
@@ -47,20 +48,21 @@ TILE_INLINE void floats_store(float *to, Vector value)
     _mm512_storeu_ps(to, value);
 }
 
-TILE_INLINE __mmask16 lanes_mask(int count)
+/* The first `count` lanes, or all; none if it is negative. */
+TILE_INLINE Mask mask_first(int64_t count)
 {
-    return count >= LANES ? 0xFFFF : (__mmask16)((1u << (count > 0 ? count : 0)) - 1);
+    return count >= LANES ? 0xFFFF : (Mask)((1u << (count > 0 ? count : 0)) - 1);
 }
 
 /* The first `count` lanes, if there are fewer; others are 0, or stay as they are. */
 TILE_INLINE Vector floats_load_some(const float *from, int count)
 {
-    return _mm512_maskz_loadu_ps(lanes_mask(count), from);
+    return _mm512_maskz_loadu_ps(mask_first(count), from);
 }
 
 TILE_INLINE void floats_store_some(float *to, int count, Vector value)
 {
-    _mm512_mask_storeu_ps(to, lanes_mask(count), value);
+    _mm512_mask_storeu_ps(to, mask_first(count), value);
 }
 
 TILE_INLINE Vector vector_load(Dtype dtype, const void *base, int64_t index)
@@ -145,17 +147,10 @@ TILE_INLINE void pixel_store(Dtype dtype, uint32_t *to, Vector value)
         _mm256_storeu_si256((__m256i *)(void *)to, (__m256i)_mm512_cvtneps_pbh(value));
 }
 
-/* ---- some lanes, and choices by lane (pool/, norm/) */
+/* ---- some lanes, and choices by lane */
 
-typedef __mmask16 Mask;
 typedef __m512i Places; /* 32-bit integers */
 typedef __m128i Bytes;
-
-/* The first `count` lanes, or all. */
-TILE_INLINE Mask mask_first(int64_t count)
-{
-    return count >= LANES ? 0xFFFF : (Mask)((1u << count) - 1);
-}
 
 TILE_INLINE bool mask_any(Mask mask)
 {

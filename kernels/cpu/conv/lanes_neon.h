@@ -8,7 +8,6 @@
 
 #define TILE_CODE
 #define TILE_INLINE static inline __attribute__((always_inline))
-#define BY_WORDS(dtype, body, ...) body(DTYPE_F32, __VA_ARGS__)
 #define LANES_NAME "NEON"
 
 enum {
@@ -67,18 +66,6 @@ TILE_INLINE void floats_store_some(float *to, int count, Vector value)
     for (int i = 0; i < count; i++) to[i] = lanes[i];
 }
 
-TILE_INLINE Vector vector_load(Dtype dtype, const void *base, int64_t index)
-{
-    (void)dtype;
-    return vld1q_f32((const float *)base + index);
-}
-
-TILE_INLINE void vector_store(Dtype dtype, void *base, int64_t index, Vector value)
-{
-    (void)dtype;
-    vst1q_f32((float *)base + index, value);
-}
-
 /* Exchanges lanes of two rows that are `step` apart: one step of a transposition. */
 TILE_INLINE void rows_exchange(Vector *a, Vector *b, int step)
 {
@@ -93,48 +80,12 @@ TILE_INLINE void rows_exchange(Vector *a, Vector *b, int step)
     }
 }
 
-/* ---- words */
-
-TILE_INLINE void words_join(Dtype dtype, uint32_t *to, Vector low, Vector high)
-{
-    (void)dtype;
-    (void)high;
-    vst1q_f32((float *)(void *)to, low);
-}
-
-TILE_INLINE Words words_load(const uint32_t *from)
-{
-    return vld1q_f32((const float *)(const void *)from);
-}
-
 TILE_INLINE Words words_spread(uint32_t word)
 {
     return vreinterpretq_f32_u32(vdupq_n_u32(word));
 }
 
-/* sum += a b */
-TILE_INLINE Vector words_multiply(Dtype dtype, Vector sum, Words a, Words b)
-{
-    (void)dtype;
-    return vfmaq_f32(sum, a, b);
-}
-
-/* ---- words of weight gradients */
-
-TILE_INLINE Vector pixel_load(Dtype dtype, const void *even, const void *odd)
-{
-    (void)dtype;
-    (void)odd;
-    return vld1q_f32(even);
-}
-
-TILE_INLINE void pixel_store(Dtype dtype, uint32_t *to, Vector value)
-{
-    (void)dtype;
-    vst1q_f32((float *)(void *)to, value);
-}
-
-/* ---- some lanes, and choices by lane (pool/) */
+/* ---- some lanes, and choices by lane */
 
 typedef uint32x4_t Mask; /* 0 or all bits */
 typedef uint32x4_t Places, Bytes;
@@ -171,11 +122,6 @@ TILE_INLINE void some_store(Dtype dtype, void *base, int64_t index, Vector value
 {
     (void)dtype;
     floats_store_some((float *)base + index, mask_count(mask), value);
-}
-
-TILE_INLINE void some_store_exact(Dtype dtype, void *base, int64_t index, Vector value, Mask mask)
-{
-    some_store(dtype, base, index, value, mask);
 }
 
 /* The larger one; b if they are equal or one is NaN. */
@@ -236,3 +182,5 @@ TILE_INLINE Mask bytes_equal(Bytes bytes, int value)
 {
     return vceqq_u32(bytes, vdupq_n_u32((uint32_t)value));
 }
+
+#include "kernels/cpu/conv/lanes_f32.h"

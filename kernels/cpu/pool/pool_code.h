@@ -31,27 +31,28 @@ TILE_INLINE Mask nine_lanes(Dtype dtype, const void *x, int64_t row_stride, int6
     return bad;
 }
 
-TILE_INLINE bool nine_max(Dtype dtype, const void *x, int64_t row_stride, int64_t stride, void *y, uint8_t *argmax,
-                          int64_t c)
+/* *nan: whether there is one; then nothing else is defined. */
+TILE_INLINE void nine_max(Dtype dtype, const void *x, int64_t row_stride, int64_t stride, void *y, uint8_t *argmax,
+                          int64_t c, bool *nan)
 {
     const int64_t bytes = dtype == DTYPE_F32 ? 4 : 2;
     for (int64_t i = 0; i < c; i += LANES) {
         Mask mask = mask_first(c - i);
         Vector best;
         Places place;
-        if (mask_any(nine_lanes(dtype, (const char *)x + i * bytes, row_stride, stride, mask, &best, &place)))
-            return false;
+        *nan = mask_any(nine_lanes(dtype, (const char *)x + i * bytes, row_stride, stride, mask, &best, &place));
+        if (*nan) return;
         if (y) some_store_exact(dtype, y, i, best, mask);
         if (argmax) places_store(argmax + i, place, mask);
     }
-    return true;
 }
 
 TILE_CODE static bool max_of_9(Dtype dtype, const void *x, int64_t row_stride, int64_t stride, void *y, uint8_t *argmax,
                                int64_t c)
 {
-    if (dtype == DTYPE_F32) return nine_max(DTYPE_F32, x, row_stride, stride, y, argmax, c);
-    return nine_max(DTYPE_BF16, x, row_stride, stride, y, argmax, c);
+    bool nan = false;
+    BY_WORDS(dtype, nine_max, x, row_stride, stride, y, argmax, c, &nan);
+    return !nan;
 }
 
 /* ---- gradient */
