@@ -14,5 +14,5 @@
 const WinogradCode winograd_neon[WINOGRAD_ALGORITHMS] = WINOGRAD_CODES;
 const WinogradDwCode winograd_dw_neon[WINOGRAD_ALGORITHMS] = WINOGRAD_DW_CODES;
 const DepthwiseCode depthwise_neon = {depthwise_row, depthwise_taps};
-const WgradCode wgrad_f32_neon = WGRAD_F32_CODE;
+const WgradCode wgrad_f32_neon = WGRAD_VECTOR_CODE(1, tile_run_f32, pack_f32);
 #endif

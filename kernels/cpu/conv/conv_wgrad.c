@@ -15,7 +15,7 @@ static const char *size_declines(const ConvProblem *p)
 const WgradCode *wgrad_for_f32(void)
 {
 #if defined(__x86_64__)
-    if (cpu_isa() >= CPU_AVX512) return &wgrad_f32;
+    if (cpu_isa() >= CPU_AVX512) return &wgrad_f32_avx512;
     return cpu_isa() >= CPU_AVX2 ? &wgrad_f32_avx2 : NULL;
 #else
     return &wgrad_f32_neon;

@@ -1,17 +1,18 @@
 /* Weight gradients of convolutions by our own kernel: dw[o][r][s][c] = sum over n,h,w of dy[n,h,w,o] x[n,h',w',c].
  *
  * Processors multiply bf16 in pairs along the sum. This code pairs equal pixels of two images, which no shift, stride or
- * padding of the window separates; such a pair is a *word* of 32 bits. Blocks of words are packed
- * into panels (wgrad_pack.c) and multiplied by tiles of dw that stay in registers, with the instructions of AVX512-BF16
- * (wgrad_avx512.c) or of AMX (wgrad_amx.c). In f32 a word is a float, and every image stands alone (wgrad_avx512.c,
- * wgrad_f32_kernel.h): "pairs" are single images there. Sums are f32 in an order that depends on the shape alone: results
- * are equal to the bit for any number of threads. */
+ * padding of the window separates; such a pair is a *word* of 32 bits. Blocks of words are packed into panels (wgrad_pack.c)
+ * and multiplied by tiles of dw that stay in registers, with the instructions of AVX512-BF16 (wgrad_avx512.c) or of AMX
+ * (wgrad_amx.c). In f32 a word is a float, and every image stands alone (wgrad_pack_f32.h, wgrad_avx512.c, wgrad_f32_kernel.h):
+ * "pairs" are single images there. Sums are f32 in an order that depends on the shape alone: results are equal to the bit for
+ * any number of threads. */
 #pragma once
 
 #include "kernels/cpu/conv/conv_impl.h"
 
 enum {
     WGRAD_LANES = 16,               /* words in a vector of 512 bits */
+    WGRAD_VECTORS = 3,              /* of so many inputs, in a tile by vectors, at most */
     WGRAD_BLOCK_BYTES = 8 << 20,    /* of packed x, or dy: see wgrad.c */
     WGRAD_L2_BLOCK_BYTES = 1 << 20, /* of packed dy that is read from L2 */
 };
@@ -63,13 +64,20 @@ typedef struct WgradCode {
                              zeros to the length of those of x */
 } WgradCode;
 
+/* That by vectors: tiles of 16 outputs x up to WGRAD_VECTORS vectors. */
+#define WGRAD_VECTOR_CODE(images_in_word, run, pack_row)                                                               \
+    {                                                                                                                  \
+        .images = images_in_word, .panels = 1, .vectors = WGRAD_VECTORS, .step = 1, .dy_bytes = WGRAD_BLOCK_BYTES,     \
+        .tile = run, .pack = pack_row                                                                                  \
+    }
+
 extern const WgradCode wgrad_avx512, wgrad_amx;
 
 /* Whether tiles multiply small integers rightly, which not every virtual machine with AMX does: to be asked first. */
 bool wgrad_amx_multiplies(void);
 
 /* Words are floats. */
-extern const WgradCode wgrad_f32, wgrad_f32_avx2, wgrad_f32_neon;
+extern const WgradCode wgrad_f32_avx512, wgrad_f32_avx2, wgrad_f32_neon;
 
 /* The code for f32 of this processor, NULL if there is none (ONEDNN_MAX_CPU_ISA counts). */
 const WgradCode *wgrad_for_f32(void);

@@ -6,5 +6,5 @@
 
 #include "kernels/cpu/conv/wgrad_f32_kernel.h"
 
-const WgradCode wgrad_f32_avx2 = WGRAD_F32_CODE;
+const WgradCode wgrad_f32_avx2 = WGRAD_VECTOR_CODE(1, tile_run_f32, pack_f32);
 #endif

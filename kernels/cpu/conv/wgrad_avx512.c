@@ -45,18 +45,6 @@ TILE_CODE static void tile_run_f32(const WgradTile *tile)
     tile_run(DTYPE_F32, tile);
 }
 
-const WgradCode wgrad_avx512 = {.images = 2,
-                                .panels = 1,
-                                .vectors = GEMM_VECTORS,
-                                .step = 1,
-                                .dy_bytes = WGRAD_BLOCK_BYTES,
-                                .tile = tile_run_bf16,
-                                .pack = wgrad_pack};
-const WgradCode wgrad_f32 = {.images = 1,
-                             .panels = 1,
-                             .vectors = GEMM_VECTORS,
-                             .step = 1,
-                             .dy_bytes = WGRAD_BLOCK_BYTES,
-                             .tile = tile_run_f32,
-                             .pack = wgrad_pack_f32};
+const WgradCode wgrad_avx512 = WGRAD_VECTOR_CODE(2, tile_run_bf16, wgrad_pack);
+const WgradCode wgrad_f32_avx512 = WGRAD_VECTOR_CODE(1, tile_run_f32, wgrad_pack_f32);
 #endif

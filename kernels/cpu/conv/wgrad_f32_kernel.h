@@ -3,14 +3,11 @@
 #pragma once
 
 #include "kernels/cpu/conv/gemm_tile.h"
-#include "kernels/cpu/conv/wgrad.h"
+#include "kernels/cpu/conv/wgrad_pack_f32.h"
 
-enum {
-    OUTS = AT_ONCE,
-    TILE_VECTORS = 3 /* of 16 inputs, in a tile, at most */
-};
+enum { OUTS = AT_ONCE };
 
-/* Some pixels of a row, for 4 outputs, added to sums[OUTS][vectors][LANES]. Each call sums by itself first: the rounding
+/* Some pixels of a row, for OUTS outputs, added to sums[OUTS][vectors][LANES]. Each call sums by itself first: the rounding
  * error of f32 grows with the length of a sum. */
 TILE_INLINE void pixels_multiply(const uint32_t *x, const uint32_t *dy, int64_t columns, int64_t width,
                                  const int vectors, float *sums)
@@ -67,8 +64,8 @@ TILE_CODE static void tile_store(const WgradTile *tile, int vectors, const float
 static void tile_run_f32(const WgradTile *tile)
 {
     /* 48 inputs are parts of three vectors, 32 and 16 are parts of two. */
-    const int vectors = tile->vectors == TILE_VECTORS ? 3 : 2;
-    _Alignas(32) float sums[WGRAD_LANES * TILE_VECTORS * WGRAD_LANES] = {0};
+    const int vectors = tile->vectors == WGRAD_VECTORS ? 3 : 2;
+    _Alignas(32) float sums[WGRAD_LANES * WGRAD_VECTORS * WGRAD_LANES] = {0};
     for (int64_t pair = 0; pair < tile->pairs; pair++)
         for (int64_t row = 0; row < tile->rows; row++) {
             const uint32_t *x = tile->x + pair * tile->x_pair + row * tile->x_row;
@@ -77,22 +74,3 @@ static void tile_run_f32(const WgradTile *tile)
         }
     tile_store(tile, vectors, sums);
 }
-
-TILE_CODE static void pack_f32(const WgradPanels *panels, int64_t at, const WgradRow *row)
-{
-    for (int64_t p = 0; p < row->pixels; p++) {
-        const float *from = (const float *)row->even + p * row->step;
-        for (int k = 0; k < panels->count; k++) {
-            int first = panels->first[k], end = panels->first[k + 1];
-            float *to = (float *)(void *)(panels->words + first * panels->pixels + (at + p) * (end - first));
-            for (int c = first; c < end; c += LANES, to += LANES)
-                floats_store(to, floats_load_some(from + c, row->channels - c));
-        }
-    }
-}
-
-#define WGRAD_F32_CODE                                                                                                 \
-    {                                                                                                                  \
-        .images = 1, .panels = 1, .vectors = TILE_VECTORS, .step = 1, .dy_bytes = WGRAD_BLOCK_BYTES,                   \
-        .tile = tile_run_f32, .pack = pack_f32                                                                         \
-    }

@@ -5,22 +5,21 @@
 #include "kernels/cpu/conv/wgrad.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
+#include "kernels/cpu/conv/lanes_avx512.h"
 
-#define PACK_CODE __attribute__((target("avx512f,avx512bw,avx512vl")))
+#include "kernels/cpu/conv/wgrad_pack_f32.h"
 
 typedef struct Masks {
-    __mmask16 even, odd;
+    Mask even, odd;
 } Masks;
 
-static inline Masks masks_for(const WgradRow *row, int channel)
+TILE_INLINE Masks masks_for(const WgradRow *row, int channel)
 {
-    int left = row->channels - channel;
-    __mmask16 mask = left >= WGRAD_LANES ? 0xFFFF : (__mmask16)((1u << (left > 0 ? left : 0)) - 1);
+    Mask mask = mask_first(row->channels - channel);
     return (Masks){mask, row->single ? 0 : mask};
 }
 
-PACK_CODE static inline __m512i words_load(const uint16_t *even, const uint16_t *odd, Masks masks)
+TILE_INLINE __m512i pairs_load_some(const uint16_t *even, const uint16_t *odd, Masks masks)
 {
     __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(masks.even, even));
     __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(masks.odd, odd));
@@ -28,7 +27,7 @@ PACK_CODE static inline __m512i words_load(const uint16_t *even, const uint16_t 
 }
 
 /* 16 channels that exist, of two images. */
-PACK_CODE static inline __m512i words_join(const uint16_t *even, const uint16_t *odd)
+TILE_INLINE __m512i pairs_load(const uint16_t *even, const uint16_t *odd)
 {
     const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512i turns = _mm512_or_si512(low, _mm512_slli_epi32(_mm512_add_epi32(low, _mm512_set1_epi32(16)), 16));
@@ -37,7 +36,7 @@ PACK_CODE static inline __m512i words_join(const uint16_t *even, const uint16_t 
     return _mm512_permutexvar_epi16(turns, _mm512_inserti64x4(first, second, 1));
 }
 
-PACK_CODE void wgrad_pack(const WgradPanels *panels, int64_t at, const WgradRow *row)
+TILE_CODE void wgrad_pack(const WgradPanels *panels, int64_t at, const WgradRow *row)
 {
     enum { AHEAD_BYTES = 2048 };
     int whole = row->single ? 0 : row->channels / WGRAD_LANES * WGRAD_LANES;
@@ -50,28 +49,20 @@ PACK_CODE void wgrad_pack(const WgradPanels *panels, int64_t at, const WgradRow 
             for (int c = first; c < end; c += WGRAD_LANES, to += WGRAD_LANES) {
                 _mm_prefetch((const char *)(even + c) + AHEAD_BYTES, _MM_HINT_T0);
                 _mm_prefetch((const char *)(odd + c) + AHEAD_BYTES, _MM_HINT_T0);
-                _mm512_storeu_si512(to, c < whole ? words_join(even + c, odd + c)
-                                                  : words_load(even + c, odd + c, masks_for(row, c)));
+                _mm512_storeu_si512(to, c < whole ? pairs_load(even + c, odd + c)
+                                                  : pairs_load_some(even + c, odd + c, masks_for(row, c)));
             }
         }
     }
 }
 
-__attribute__((target("avx512f"))) void wgrad_pack_f32(const WgradPanels *panels, int64_t at, const WgradRow *row)
+TILE_CODE void wgrad_pack_f32(const WgradPanels *panels, int64_t at, const WgradRow *row)
 {
-    for (int64_t p = 0; p < row->pixels; p++) {
-        const float *from = (const float *)row->even + p * row->step;
-        for (int k = 0; k < panels->count; k++) {
-            int first = panels->first[k], end = panels->first[k + 1];
-            uint32_t *to = panels->words + first * panels->pixels + (at + p) * (end - first);
-            for (int c = first; c < end; c += WGRAD_LANES, to += WGRAD_LANES)
-                _mm512_storeu_ps(to, _mm512_maskz_loadu_ps(masks_for(row, c).even, from + c));
-        }
-    }
+    pack_f32(panels, at, row);
 }
 
 /* r[i] lane j <- r[j] lane i. */
-PACK_CODE static inline void transpose(__m512i r[WGRAD_LANES])
+TILE_INLINE void transpose(__m512i r[WGRAD_LANES])
 {
     __m512i t[WGRAD_LANES];
     for (int i = 0; i < 16; i += 2) {
@@ -99,7 +90,7 @@ PACK_CODE static inline void transpose(__m512i r[WGRAD_LANES])
 }
 
 /* Up to 16 pixels of 16 channels, as places `at` and following of a panel: the end of a square and the beginning of the next. */
-PACK_CODE static void pack_square(const WgradRow *row, int64_t pixel, int channel, uint32_t *panel, int64_t at)
+TILE_CODE static void pack_square(const WgradRow *row, int64_t pixel, int channel, uint32_t *panel, int64_t at)
 {
     enum { SQUARE = WGRAD_LANES * WGRAD_LANES };
     __m512i r[WGRAD_LANES];
@@ -110,8 +101,8 @@ PACK_CODE static void pack_square(const WgradRow *row, int64_t pixel, int channe
     Masks masks = masks_for(row, channel), none = {0, 0};
     for (int i = 0; i < WGRAD_LANES; i++) {
         int64_t p = (pixel + (i < left ? i : 0)) * row->step + channel;
-        r[i] = left > 0 ? words_load((const uint16_t *)row->even + p, (const uint16_t *)row->odd + p,
-                                     i < left ? masks : none)
+        r[i] = left > 0 ? pairs_load_some((const uint16_t *)row->even + p, (const uint16_t *)row->odd + p,
+                                          i < left ? masks : none)
                         : _mm512_setzero_si512();
     }
     transpose(r);
@@ -121,7 +112,7 @@ PACK_CODE static void pack_square(const WgradRow *row, int64_t pixel, int channe
         _mm512_mask_storeu_epi32(to + SQUARE - WGRAD_LANES + i * WGRAD_LANES, (__mmask16)(columns & ~here), r[i]);
 }
 
-void wgrad_pack_rows(const WgradPanels *panels, int64_t at, const WgradRow *row)
+TILE_CODE void wgrad_pack_rows(const WgradPanels *panels, int64_t at, const WgradRow *row)
 {
     for (int64_t p = 0; p < row->places; p += WGRAD_LANES)
         for (int k = 0; k < panels->count; k++)
