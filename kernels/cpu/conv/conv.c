@@ -56,18 +56,6 @@ static ConvProblem operands_of(const OpCall *call)
     return p;
 }
 
-/* ---- Winograd's algorithms */
-
-const char *conv_winograd_off(const Device *device, const ConvProblem *p)
-{
-    bool bf16 = p->x->dtype == DTYPE_BF16;
-    if (bf16 && !device->config.winograd_bf16) return "off (--no-winograd-bf16)";
-    if (!bf16 && !device->config.winograd_f32) return "off (--no-winograd-f32)";
-    if (p->y->dtype != DTYPE_F32 && (p->bias || p->relu))
-        return "oneDNN adds bias and ReLU before it rounds to 16 bits";
-    return NULL;
-}
-
 /* ---- the kernel */
 
 static void state_destroy(ChosenConv *state)

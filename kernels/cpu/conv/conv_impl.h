@@ -54,9 +54,6 @@ const ConvImpl *const *conv_list(OpKind kind);
 /* Operand k of a call, NULL if it is absent. */
 const Tensor *conv_optional(const OpCall *call, int k);
 
-/* Why settings forbid our own Winograd algorithms; NULL if they do not. */
-const char *conv_winograd_off(const Device *device, const ConvProblem *problem);
-
 /* The input and output of a convolution or of its gradient with respect to x: x and y, or dy and dx. */
 static inline const Tensor *conv_from(const ConvProblem *p)
 {

@@ -57,10 +57,21 @@ static const char *window_declines(const Window *v, WinogradAlgorithm a)
     return taps == 3 ? "window is not 3x3 of stride 1" : "window is not 5x5 of stride 1";
 }
 
+/* Why settings forbid our own algorithms. */
+static const char *settings_decline(const Device *device, const ConvProblem *p)
+{
+    bool bf16 = p->x->dtype == DTYPE_BF16;
+    if (bf16 && !device->config.winograd_bf16) return "off (--no-winograd-bf16)";
+    if (!bf16 && !device->config.winograd_f32) return "off (--no-winograd-f32)";
+    if (p->y->dtype != DTYPE_F32 && (p->bias || p->relu))
+        return "oneDNN adds bias and ReLU before it rounds to 16 bits";
+    return NULL;
+}
+
 const char *winograd_declines(const Device *device, const ConvProblem *p, WinogradAlgorithm a)
 {
     if (window_declines(&p->window, a)) return window_declines(&p->window, a);
-    if (conv_winograd_off(device, p)) return conv_winograd_off(device, p);
+    if (settings_decline(device, p)) return settings_decline(device, p);
     return winograd_alpha(a) == ALPHA_MOST ? six_points_decline(device, p, a) : NULL;
 }
 
@@ -81,18 +92,23 @@ static bool multiples_of(int count, const Tensor *x, const Tensor *y)
     return x->shape.c % count == 0 && y->shape.c % count == 0;
 }
 
-/* Why this processor or these tensors are not for our code. */
-static const char *tensors_decline(const Tensor *x, const Tensor *y, int few_channels)
+const char *winograd_tensors_decline(const Tensor *x, const Tensor *y, int lanes, int few)
 {
     enum { FEW_PIXELS = 256 };
-    if (x->dtype != y->dtype || (x->dtype != DTYPE_F32 && x->dtype != DTYPE_BF16)) return "types are not f32 or bf16";
-    if (x->dtype == DTYPE_F32 && cpu_isa() == CPU_PLAIN) return "processor has no AVX-512, AVX2 or NEON";
-    if (x->dtype == DTYPE_BF16 && cpu_isa() < CPU_AVX512_BF16) return "processor has no AVX512-BF16";
-    if (x->dtype == DTYPE_BF16 && cpu_isa() >= CPU_AMX) return "plain products by AMX are faster";
-    if (x->dtype == DTYPE_F32 && !multiples_of(8, x, y)) return "channels are not multiples of 8";
-    if (x->dtype == DTYPE_BF16 && !multiples_of(16, x, y)) return "channels are not multiples of 16";
-    if (x->shape.c < few_channels || y->shape.c < few_channels) return "too few channels";
+    bool f32 = x->dtype == DTYPE_F32;
+    if (x->dtype != y->dtype || (!f32 && x->dtype != DTYPE_BF16)) return "types are not f32 or bf16";
+    if (f32 && cpu_isa() == CPU_PLAIN) return "processor has no AVX-512, AVX2 or NEON";
+    if (!f32 && cpu_isa() < CPU_AVX512_BF16) return "processor has no AVX512-BF16";
+    if (!f32 && cpu_isa() >= CPU_AMX) return "plain products by AMX are faster";
+    if (!multiples_of(lanes, x, y))
+        return lanes == 8 ? "channels are not multiples of 8" : "channels are not multiples of 16";
+    if (x->shape.c < few || y->shape.c < few) return "too few channels";
     return shape_pixels(y->shape) < FEW_PIXELS ? "too few pixels" : NULL;
+}
+
+static const char *tensors_decline(const Tensor *x, const Tensor *y, int few)
+{
+    return winograd_tensors_decline(x, y, x->dtype == DTYPE_BF16 ? 16 : 8, few);
 }
 
 static int64_t all_tiles(const ConvProblem *p, WinogradAlgorithm a)

@@ -29,7 +29,7 @@ enum {
     F4_7_POINTS = 14,
     F4_7_OUTPUTS = 4,
     GROUP = 8,        /* tiles multiplied together */
-    PANEL_VECTORS = 3 /* of outputs in a packed panel, at most */
+    PANEL_VECTORS = 3 /* of channels in a packed panel, at most */
 };
 
 static inline int winograd_m(WinogradAlgorithm a)
@@ -66,6 +66,10 @@ static inline int64_t winograd_tiles(Shape image, int m)
 /* Why an algorithm is not for a problem: by settings, by its window, or because it saves too few products; NULL if it is. */
 const char *winograd_declines(const Device *device, const ConvProblem *problem, WinogradAlgorithm algorithm);
 
+/* Why this processor or these tensors are not for our code by vectors; NULL if they are. Both have numbers of channels that are at
+ * least `few` and multiples of `lanes`. */
+const char *winograd_tensors_decline(const Tensor *x, const Tensor *y, int lanes, int few);
+
 /* ---- lines of pixels, for 1-D tiles */
 
 /* A tensor as lines of pixels: rows, or columns (`down`). */
@@ -96,22 +100,22 @@ static inline int tail_taps(const LineTiles *tiles)
     return tiles->tail ? tiles->tail_end - tiles->tail_first : 0;
 }
 
-/* ---- packed panels of outputs */
+/* ---- packed panels of channels */
 
-/* Outputs are cut into about equal panels of up to PANEL_VECTORS vectors. */
+/* Channels, outputs or the inputs of a weight gradient, are cut into about equal panels of up to PANEL_VECTORS vectors. */
 typedef struct Panels {
     int64_t lanes;   /* of a vector */
-    int64_t vectors; /* of all outputs */
+    int64_t vectors; /* of all channels */
     int64_t count;
 } Panels;
 
-static inline Panels panels_of(int64_t lanes, int64_t outputs)
+static inline Panels panels_of(int64_t lanes, int64_t channels)
 {
-    int64_t vectors = outputs / lanes;
+    int64_t vectors = channels / lanes;
     return (Panels){lanes, vectors, (vectors + PANEL_VECTORS - 1) / PANEL_VECTORS};
 }
 
-/* The first output of panel k. */
+/* The first channel of panel k. */
 static inline int64_t panels_first(const Panels *p, int64_t k)
 {
     return p->vectors * k / p->count * p->lanes;

@@ -22,7 +22,7 @@
 
 #ifdef CPU_HAS_LANES
 enum {
-    LANES = WGRAD_LANES,
+    LANES = WGRAD_LANES,      /* of panels, on every processor */
     TILES = 128,              /* of a block, about: enough for sums that outweigh reading and writing m */
     FEW_TILES = 64,           /* of small images */
     MOST_TILES = 512,         /* of all small images */
@@ -52,7 +52,7 @@ typedef struct WinogradDw {
     int blocks;    /* of a span */
     int slices;    /* SLICES */
     int64_t chain; /* tiles summed at once, at most */
-    int x_panels;  /* of up to 3 vectors */
+    Panels x_panels;
 } WinogradDw;
 
 /* The arguments of a run. */
@@ -103,16 +103,10 @@ static const WinogradDwCode *code_for(Dtype dtype, WinogradAlgorithm a)
 /* Why this processor or these tensors are not for our code. */
 static const char *tensors_decline(const Tensor *x, const Tensor *dy)
 {
-    enum { FEW_CHANNELS = 32, FEW_PIXELS = 256 };
-    bool f32 = x->dtype == DTYPE_F32;
-    if (x->dtype != dy->dtype || (!f32 && x->dtype != DTYPE_BF16)) return "types are not f32 or bf16";
-    if (f32 && !wgrad_for_f32()) return "processor has no AVX-512, AVX2 or NEON";
-    if (!f32 && cpu_isa() < CPU_AVX512_BF16) return "processor has no AVX512-BF16";
-    if (!f32 && cpu_isa() >= CPU_AMX) return "plain products by AMX are faster";
-    if (x->shape.c % LANES || dy->shape.c % LANES) return "channels are not multiples of 16";
-    if (x->shape.c < FEW_CHANNELS || dy->shape.c < FEW_CHANNELS) return "too few channels";
-    if (x->shape.n < products_for(x->dtype)->images) return "a single image cannot be paired";
-    return shape_pixels(dy->shape) < FEW_PIXELS ? "too few pixels" : NULL;
+    enum { FEW_CHANNELS = 32 };
+    const char *declines = winograd_tensors_decline(x, dy, LANES, FEW_CHANNELS);
+    if (declines) return declines;
+    return x->shape.n < products_for(x->dtype)->images ? "a single image cannot be paired" : NULL;
 }
 
 static int image_groups(const Tensor *t)
@@ -186,7 +180,7 @@ static int64_t m_count(const WinogradDw *g)
 /* Floats of the sums of a panel of x and a panel of dy. */
 static int64_t part_count(const WinogradDw *g)
 {
-    return (int64_t)points_of(g) * LANES * g->products->vectors * LANES;
+    return (int64_t)points_of(g) * LANES * PANEL_VECTORS * LANES;
 }
 
 static size_t m_bytes(const WinogradDw *g)
@@ -264,22 +258,11 @@ static Status dw_create(Device *device, const ConvProblem *p, WinogradAlgorithm 
                       .from = lines_of(x->shape, x->pitch, down),
                       .to = lines_of(dy->shape, dy->pitch, down),
                       .chain = INT64_MAX,
+                      .x_panels = panels_of(LANES, x->shape.c),
                       .threads = cpu_threads(device)};
     (a == F4_7 ? lines_plan : tiles_plan)(p, g);
-    g->x_panels = (x->shape.c / LANES + g->products->vectors - 1) / g->products->vectors;
     *made = g;
     return OK;
-}
-
-/* First channel of panel k of x: panels are about equal. */
-static int64_t panel_first(const WinogradDw *g, int64_t k)
-{
-    return g->x.c / LANES * k / g->x_panels * LANES;
-}
-
-static int64_t panel_width(const WinogradDw *g, int64_t k)
-{
-    return panel_first(g, k + 1) - panel_first(g, k);
 }
 
 /* ---- packing */
@@ -305,7 +288,8 @@ static void x_pack(const DwBlock *block, int64_t strip, int64_t k, int64_t chann
 {
     const WinogradDw *g = block->g;
     const int64_t group = (block->first + strip) / g->strips, line = (block->first + strip) % g->strips * g->lines_step;
-    const int64_t first = panel_first(g, k), width = panel_width(g, k), tiles = block->strips * g->tiles;
+    const int64_t first = panels_first(&g->x_panels, k), width = panels_width(&g->x_panels, k),
+                  tiles = block->strips * g->tiles;
     PixelRow rows[ALPHA_MOST];
     for (int r = 0; r < g->x_lines; r++)
         rows[r] = line_row(g, &g->from, block->run->x, group, line - g->top + r, channel);
@@ -334,8 +318,9 @@ static void strips_chunk(void *context, int64_t first, int64_t end)
     const DwBlock *block = context;
     const WinogradDw *g = block->g;
     for (int64_t strip = first; strip < end; strip++) {
-        for (int64_t k = 0; k < g->x_panels; k++)
-            for (int64_t c = panel_first(g, k); c < panel_first(g, k + 1); c += g->code->channels)
+        for (int64_t k = 0; k < g->x_panels.count; k++)
+            for (int64_t c = panels_first(&g->x_panels, k); c < panels_first(&g->x_panels, k + 1);
+                 c += g->code->channels)
                 x_pack(block, strip, k, c);
         for (int64_t c = 0; c < g->dy.c; c += g->code->channels) dy_pack(block, strip, c);
     }
@@ -347,11 +332,12 @@ static void strips_chunk(void *context, int64_t first, int64_t end)
 static void point_multiply(const DwBlock *block, int64_t k, int64_t out, int64_t point, float *to, int64_t step)
 {
     const WinogradDw *g = block->g;
-    const int64_t width = panel_width(g, k), tiles = block->strips * g->tiles, points = winograd_points(g->algorithm);
+    const int64_t width = panels_width(&g->x_panels, k), tiles = block->strips * g->tiles,
+                  points = winograd_points(g->algorithm);
     const int64_t plain = point - points, count = plain < 0 ? tiles : block->strips;
     const int64_t x_at = plain < 0 ? point * tiles : points * tiles + plain * block->strips;
     const int64_t dy_at = plain < 0 ? point * tiles : points * tiles;
-    const uint32_t *x = block->x_words + panel_first(g, k) * x_count(g, block->strips) + x_at * width;
+    const uint32_t *x = block->x_words + panels_first(&g->x_panels, k) * x_count(g, block->strips) + x_at * width;
     const uint32_t *dy = block->dy_words + out * dy_count(g, block->strips) + dy_at * LANES;
     const int64_t chain = smaller(g->chain, larger(1, count));
     int64_t at = 0;
@@ -377,10 +363,10 @@ static void panels_multiply(const DwBlock *block, int64_t first, int64_t end)
 {
     const WinogradDw *g = block->g;
     const int64_t points = points_of(g);
-    for (int64_t k = 0; k < g->x_panels; k++)
+    for (int64_t k = 0; k < g->x_panels.count; k++)
         for (int64_t point = 0; point < points; point++)
             for (int64_t i = first; i < end; i++) {
-                float *to = block->m + (i * LANES * points + point) * g->x.c + panel_first(g, k);
+                float *to = block->m + (i * LANES * points + point) * g->x.c + panels_first(&g->x_panels, k);
                 point_multiply(block, k, i * LANES, point, to, points * g->x.c);
             }
 }
@@ -456,12 +442,12 @@ static void parts_chunk(void *context, int64_t first, int64_t end)
     const int64_t points = points_of(g), outs = g->dy.c / LANES;
     float *m = block->m + team_member() * part_count(g);
     for (int64_t i = first; i < end; i++) {
-        int64_t out = i % outs * LANES, k = i / outs, width = panel_width(g, k);
+        int64_t out = i % outs * LANES, k = i / outs, width = panels_width(&g->x_panels, k);
         for (int64_t point = 0; point < points; point++)
             point_multiply(block, k, out, point, m + point * width, points * width);
         for (int64_t o = 0; o < LANES; o++)
-            output_back(block->run, out + o, (PointSums){m + o * points * width, .slices = 1}, panel_first(g, k),
-                        width);
+            output_back(block->run, out + o, (PointSums){m + o * points * width, .slices = 1},
+                        panels_first(&g->x_panels, k), width);
     }
 }
 
@@ -470,7 +456,7 @@ static void parts_run(DwRun *run, const Device *device)
     const WinogradDw *g = run->g;
     DwBlock block = block_at(run, run->words, 0, g->span);
     chunks_run(device, g->span, 1, strips_chunk, &block);
-    chunks_run(device, (int64_t)g->x_panels * (g->dy.c / LANES), 1, parts_chunk, &block);
+    chunks_run(device, g->x_panels.count * (g->dy.c / LANES), 1, parts_chunk, &block);
 }
 
 static void panels_chunk(void *context, int64_t first, int64_t end)
