@@ -2,7 +2,7 @@
 # Tables in pages are those that scripts wrote: fill_section.sh replaces the text between markers and nothing else, the CPU tables of
 # docs/results/cpu.md are made from docs/results/cpu-PROCESSOR.json and inference-PROCESSOR.json, those of docs/results/accuracy.md from
 # docs/results/accuracy-PROCESSOR.json, the sentences of the README between markers are what scripts make of these rows;
-# a case that is measured again keeps its place. The list of the settings that a run keeps is whole. Arguments: source folder, binary.
+# a case that is measured again keeps its place; the pictures of a report are those that this program would make. The list of the settings that a run keeps is whole. Arguments: source folder, binary.
 . "$1/tests/support/check.sh"
 needs_python
 
@@ -58,6 +58,8 @@ names = list(bench_cpu.cases_make(2, 0))
 found = bench_cpu.in_order({name: 0 for name in reversed(names)}, 2)
 assert list(found) == names, found
 PYTHON
+
+python3 "$source_dir/scripts/pages/report_pictures.py" --towers "$towers" --check 2>err || complain "$(cat err)"
 
 # An option of training and of what follows it is kept by a run (run_argument.c) or by its weights too (facts.c), or stands here: as the call's own, or the machine's,
 # for it changes no result but in the last bits.
