@@ -7,15 +7,12 @@
 # usage: scripts/train_tf2016.sh [STEPS [BINARY]]
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/measure/common.sh
 
 steps=${1:-200}
-towers=${2:-build/towers}
 photos=${XDG_CACHE_HOME:-$HOME/.cache}/towers/photos/elpv
 scripts/setup.sh python
-if [ $# -lt 2 ]; then
-    scripts/setup.sh build
-    scripts/build.sh build --preset cpu -DTOWERS_TESTS=OFF -- towers
-fi
+towers=$(towers_of "${2:-}")
 [ -e "$photos/made" ] || scripts/measure/train_photos.sh --minutes 0 "$towers" # fetches the photographs
 work=$(mktemp -d "${TMPDIR:-/tmp}/towers-tf2016.XXXXXX")
 trap 'rm -rf "$work"' EXIT

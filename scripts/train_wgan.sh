@@ -7,6 +7,7 @@
 # RUNS=FOLDER for the runs (default: runs).
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/measure/common.sh
 
 keep=no towers=
 while [ $# -gt 0 ]; do
@@ -18,11 +19,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 scripts/setup.sh python
-if [ -z "$towers" ]; then
-    scripts/setup.sh build
-    scripts/build.sh build --preset cpu -DTOWERS_TESTS=OFF -- towers
-    towers=build/towers
-fi
+towers=$(towers_of "$towers")
 
 runs=${RUNS:-runs} name=wgan-$(date +%Y%m%d-%H%M%S)
 started=$(date +%s)

@@ -9,6 +9,7 @@
 # STEPS the table goes to standard output only)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. scripts/measure/common.sh
 
 section=${1:-}
 case $section in
@@ -27,11 +28,7 @@ winograd)
 *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
 esac
 steps=${2:-600}
-towers=${3:-build/towers}
-if [ $# -lt 3 ]; then
-    scripts/setup.sh build
-    scripts/build.sh build --preset cpu
-fi
+towers=$(towers_of "${3:-}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -46,9 +43,7 @@ for seed in "${seeds[@]}"; do
 done
 
 {
-    echo "$(lscpu | sed -n 's/^Model name: *//p' | head -n 1), commit" \
-        "$(git rev-parse --short HEAD)$(git diff --quiet HEAD -- kernels nccl_sync towers inception || echo ' and changes')," \
-        "$(date -u '+%Y-%m-%d %H:%M')."
+    echo "$(processor), $(this_commit)."
     echo
     awk -v what="$what" -v steps="$steps" -v kinds="$(IFS=';' && echo "${kinds[*]}")" -v titles="$titles" \
         -f scripts/measure/accuracy_kinds.awk "$work/results"

@@ -7,6 +7,7 @@
 # usage: scripts/measure/bench_data.sh [--only loader,jpeg,train] [--rounds N] [--seconds N]    (with any of them: standard output only)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. scripts/measure/common.sh
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/towers
 scripts/setup.sh build peers
@@ -34,9 +35,7 @@ scripts/build.sh "$build" --preset cpu -B "$build" -DTOWERS_TESTS=ON -- towers b
 tables=$(mktemp)
 trap 'rm -rf "$tables" "${package:-}"' EXIT
 {
-    echo "$(lscpu | sed -n 's/^Model name: *//p' | head -n 1), commit" \
-        "$(git rev-parse --short HEAD)$(git diff --quiet HEAD -- kernels nccl_sync towers inception || echo ' and changes')," \
-        "$(date -u '+%Y-%m-%d %H:%M')."
+    echo "$(processor), $(this_commit)."
     echo
     /usr/bin/python3 scripts/measure/bench_data.py measure "$build/towers" "$build/tests/bench_jpeg" "$pictures" "$@"
 } | tee "$tables"

@@ -7,6 +7,7 @@
 # PAGE=FILE writes to another page.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. scripts/measure/common.sh
 scripts/setup.sh python
 
 build=${1:-build-bench}
@@ -95,9 +96,9 @@ done
 
 {
     echo
-    echo "\`$model\`, f32, one thread per tower; $(nproc) cores of an $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1)," \
+    echo "\`$model\`, f32, one thread per tower; $(nproc) cores of an $(processor)," \
         "load $(cut -d' ' -f1 /proc/loadavg) at the end; Open MPI over TCP, links shaped by tbf; $rounds rounds of the first two lines," \
-        "one of the others, of $steps steps each; commit $(git rev-parse --short HEAD)$(git diff --quiet HEAD -- kernels nccl_sync towers inception || echo ' and changes'), $(date -u '+%Y-%m-%d %H:%M')."
+        "one of the others, of $steps steps each; $(this_commit)."
     echo
     python3 scripts/measure/bench_hosts.py tables "$towers" "$model" "${points[@]}"
 } >"$work/tables"

@@ -5,14 +5,11 @@
 # usage: scripts/measure/bench_index.sh [IMAGES [BINARY]]     (with IMAGES: standard output only)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. scripts/measure/common.sh
 scripts/setup.sh python
 
 images=${1:-1200000}
-towers=${2:-build/towers}
-if [ $# -lt 2 ]; then
-    scripts/setup.sh build
-    scripts/build.sh build --preset cpu -DTOWERS_TESTS=OFF -- towers
-fi
+towers=$(towers_of "${2:-}")
 work=$(mktemp -d "${TMPDIR:-/tmp}/towers-index.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 export XDG_CACHE_HOME=$work/cache
@@ -64,8 +61,7 @@ index=$(du -m "$XDG_CACHE_HOME"/towers/index | cut -f 1)
 alone=$(peak_of alone --dataset synthetic --classes 1000 --max-steps 600)
 peak=$(peak_of files --data-path "$work/set/set" --max-steps 600)
 table=$(
-    echo "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg) at the end, directories in the page cache, commit" \
-        "$(git rev-parse --short HEAD)$(git diff --quiet HEAD -- kernels nccl_sync towers inception || echo ' and changes'), $(date -u '+%Y-%m-%d %H:%M')."
+    echo "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg) at the end, directories in the page cache, $(this_commit)."
     echo
     echo "| images in 1,000 classes | index built, s | opened again, s | index, MiB | peak memory of a run, MiB | the same run on synthetic images, MiB | difference with \`--data-memory 32\`, MiB |"
     echo "|---:|---:|---:|---:|---:|---:|---:|"

@@ -4,6 +4,7 @@
 # usage: scripts/measure/bench_ledger.sh [BUILD_DIRECTORY]     (configured with tests; default: a directory of its own)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. scripts/measure/common.sh
 
 build=${1:-build-bench}
 [ $# -gt 0 ] || { scripts/setup.sh build && cmake --preset cpu -B "$build" -DTOWERS_TESTS=ON; } >/dev/null
@@ -12,7 +13,7 @@ table=$(mktemp)
 trap 'rm -f "$table"' EXIT
 {
     echo
-    echo "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg) at the start, commit $(git rev-parse --short HEAD)$(git diff --quiet HEAD -- kernels nccl_sync towers || echo ' and changes'), $(date -u '+%Y-%m-%d %H:%M')."
+    echo "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg) at the start, $(this_commit)."
     echo
     echo "| run | step, ms | processor time of a step, ms | norms, % of the step | norms, % of processor time | digests every 500 steps, % | ledger, % | all, % of processor time |"
     echo "|---|---:|---:|---:|---:|---:|---:|---:|"

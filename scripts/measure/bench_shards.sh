@@ -7,14 +7,11 @@
 # usage: scripts/measure/bench_shards.sh [IMAGES [BINARY]]     (with BINARY: standard output only; IMAGES 0: as without)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. scripts/measure/common.sh
 scripts/setup.sh python
 
 images=${1:-0}
-towers=${2:-build/towers}
-if [ $# -lt 2 ]; then
-    scripts/setup.sh build
-    scripts/build.sh build --preset cpu -DTOWERS_TESTS=OFF -- towers
-fi
+towers=$(towers_of "${2:-}")
 photos=${XDG_CACHE_HOME:-$HOME/.cache}/towers/photos
 [ -d "$photos/bench/384" ] && photos=$photos/bench/384 || photos=$photos/elpv/train
 [ "$images" != 0 ] || [ -d "$photos" ] || {
@@ -28,8 +25,7 @@ export XDG_CACHE_HOME=$work/cache
 measured() { # SECTION WHAT IMAGES: a line about the circumstances, and the table
     local table
     table=$(
-        echo "$(nproc) cores, commit $(git rev-parse --short HEAD)$(git diff --quiet HEAD -- kernels nccl_sync towers inception || echo ' and changes')," \
-            "$(date -u '+%Y-%m-%d %H:%M'), load $(cut -d' ' -f1 /proc/loadavg) at the beginning."
+        echo "$(nproc) cores, $(this_commit), load $(cut -d' ' -f1 /proc/loadavg) at the beginning."
         echo
         python3 scripts/measure/bench_shards.py "$2" "$towers" "$work" "$3" "$photos"
     )

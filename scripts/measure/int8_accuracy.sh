@@ -4,13 +4,9 @@
 # usage: scripts/measure/int8_accuracy.sh [BINARY]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. scripts/measure/common.sh
 
-towers=${1:-}
-if [ -z "$towers" ]; then
-    scripts/setup.sh build
-    scripts/build.sh build --preset cpu -DTOWERS_TESTS=OFF -- towers
-    towers=build/towers
-fi
+towers=$(towers_of "${1:-}")
 python=$(scripts/venv.sh onnx)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -5,11 +5,11 @@
 # usage: scripts/measure/mini_recipe.sh [FOLDER]    for the runs, in the user's cache by default
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. scripts/measure/common.sh
 scripts/setup.sh python
 
 runs=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/towers/mini}
-towers=${TOWERS:-build/towers}
-[ -n "${TOWERS:-}" ] || { scripts/setup.sh build && scripts/build.sh build --preset cpu -DTOWERS_TESTS=OFF -- towers; }
+towers=$(towers_of "${TOWERS:-}")
 fast=''
 ! grep -qwE 'avx512_bf16|amx_bf16' /proc/cpuinfo || fast=--amp
 mkdir -p "$runs"
@@ -73,7 +73,7 @@ five_seeds() { # NAME: the accuracies, their mean and least, and the range of th
 }
 
 {
-    echo "$(lscpu | sed -n 's/^Model name: *//p' | head -n 1), 2 towers, 10,000 test images, accuracies after the last epoch in %."
+    echo "$(processor), 2 towers, 10,000 test images, accuracies after the last epoch in %."
     echo
     echo "| the recipe with | accuracy with seeds $seeds_of_recipe | mean | least | seconds of training |"
     echo '|---|---|---:|---:|---:|'

@@ -7,6 +7,7 @@
 # With names the table goes to standard output only.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. scripts/measure/common.sh
 
 build=build-test
 if [ $# -gt 0 ] && [ -d "$1" ]; then
@@ -26,9 +27,7 @@ fi
 export GOMP_SPINCOUNT=1000
 
 {
-    echo "$(lscpu | sed -n 's/^Model name: *//p' | head -n 1), commit" \
-        "$(git rev-parse --short HEAD)$(git diff --quiet HEAD -- kernels nccl_sync towers inception || echo ' and changes')," \
-        "$(date -u '+%Y-%m-%d %H:%M'); load when it began: $(cut -d ' ' -f 1 /proc/loadavg)."
+    echo "$(processor), $(this_commit); load when it began: $(cut -d ' ' -f 1 /proc/loadavg)."
     echo
     echo "| what | option | gradients in double | gradients: median, worst | loss | ms without | ms with | time | MiB without | MiB with |"
     echo "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|"

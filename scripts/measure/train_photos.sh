@@ -9,6 +9,7 @@
 #   --minutes N   begins no run after N minutes (default: 60; 0: fetches the pictures and writes the tables)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. scripts/measure/common.sh
 
 minutes=60 binary=
 while [ $# -gt 0 ]; do
@@ -34,10 +35,6 @@ for package in openclipart-png tuxpaint-stamps-default; do
 done
 "$python" scripts/measure/train_photos.py cuts "$photos"
 
-if [ -z "$binary" ]; then
-    scripts/setup.sh build
-    scripts/build.sh build --preset cpu -DTOWERS_TESTS=OFF -- towers
-    binary=build/towers
-fi
+binary=$(towers_of "$binary")
 python3 scripts/measure/train_photos.py study "$binary" "$photos" "$results" "$minutes"
 python3 scripts/measure/train_photos.py table "$results" | tee /dev/stderr | scripts/pages/fill_section.sh docs/recipes.md photos

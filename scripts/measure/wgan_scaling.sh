@@ -4,14 +4,10 @@
 # usage: scripts/measure/wgan_scaling.sh [BINARY]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. scripts/measure/common.sh
 scripts/setup.sh python
 
-towers=${1:-}
-if [ -z "$towers" ]; then
-    scripts/setup.sh build
-    scripts/build.sh build --preset cpu -DTOWERS_TESTS=OFF -- towers
-    towers=build/towers
-fi
+towers=$(towers_of "${1:-}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for n in 1 2 4; do

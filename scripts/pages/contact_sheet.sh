@@ -4,13 +4,10 @@
 # usage: scripts/pages/contact_sheet.sh [BINARY]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. scripts/measure/common.sh
 scripts/setup.sh python
 
-towers=${1:-build/towers}
-if [ $# -lt 1 ]; then
-    scripts/setup.sh build
-    scripts/build.sh build --preset cpu -DTOWERS_TESTS=OFF -- towers
-fi
+towers=$(towers_of "${1:-}")
 /usr/bin/python3 -c 'import PIL' 2>/dev/null || { echo "contact_sheet: needs Pillow (package python3-pil)" >&2; exit 5; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
