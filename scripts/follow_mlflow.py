@@ -4,15 +4,18 @@ the report, pictures and the best weights as artifacts. Called again, also after
 what MLflow has already is asked of MLflow.
 
     pip install mlflow-skinny                      # tested: scripts/requirements/mlflow.txt
-    python3 scripts/follow_mlflow.py runs/NAME     # MLFLOW_TRACKING_URI names the server; --once: do not wait for the run's end
+    export MLFLOW_TRACKING_URI=http://HOST:5000    # a server; without one it takes the whole package: pip install mlflow
+    python3 scripts/follow_mlflow.py runs/NAME     # --once: do not wait for the run's end
 """
 import os
+import sys
 import time
 
 import follow_run
 
 try:
     from mlflow.entities import Metric, Param
+    from mlflow.exceptions import MlflowException
     from mlflow.tracking import MlflowClient
 except ImportError:
     MlflowClient = None
@@ -59,7 +62,11 @@ def bring(client, number, run, wait):
 
 def main():
     args = follow_run.arguments(__doc__, "experiment", MlflowClient, "mlflow-skinny")
-    client = MlflowClient()
+    try:
+        client = MlflowClient()
+    except MlflowException as problem:
+        sys.exit(f"follow_mlflow: {str(problem).strip().split('; ')[0]}: name a server by MLFLOW_TRACKING_URI=http://HOST:5000, or pip install "
+                 "mlflow, which keeps runs in this folder")
     number = run_find(client, args)
     known = client.get_run(number).data.params # MLflow keeps the first value of one that a resumed run has changed
     settings = {key: value[:500] for key, value in follow_run.settings(args.run).items() if key not in known}

@@ -156,4 +156,9 @@ for run, name in names.items():
 assert {names[r]: codes[-1] for r, codes in ends.items()} == {"bad": 1, "gan": 0, "live": 0, "one": 0}, ends
 assert {names[r]: n for r, n in saved.items()} == {"live": 2, "one": 1, "gan": 1}, saved # a version for each of its ends
 PYTHON
+# ---- the small package has no store of its own
+mkdir elsewhere
+(unset MLFLOW_TRACKING_URI MLFLOW_ALLOW_FILE_STORE && cd elsewhere && follow mlflow ../runs/live --once)
+[[ $? == 1 && $(cat elsewhere/follow.out) == "follow_mlflow: "*"name a server by MLFLOW_TRACKING_URI="* ]] || complain "mlflow without a server: $(tail -n 2 elsewhere/follow.out)"
+
 check_end "MLflow and W&B have every number of live, resumed, finished and failed runs, once, and the best weights"
