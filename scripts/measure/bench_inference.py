@@ -217,8 +217,9 @@ def compare(options):
             if text:
                 results["profiles"][name] = {"command": command, "text": text}
             page_fill(results)
-    line = subprocess.run([sys.executable, "scripts/pages/readme_lines.py", "forward", bench.kind_of(results).strip()], check=True, capture_output=True)
-    subprocess.run(["scripts/pages/fill_section.sh", "README.md", "forward"], input=line.stdout, check=True)
+    if not bench.limits(results["machine"]):  # as the README's table of training
+        line = subprocess.run([sys.executable, "scripts/pages/readme_lines.py", "forward", bench.kind_of(results).strip()], check=True, capture_output=True)
+        subprocess.run(["scripts/pages/fill_section.sh", "README.md", "forward"], input=line.stdout, check=True)
     print(f"wrote {PAGE} and {path}")
 
 
