@@ -13,12 +13,14 @@ import json
 import os
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
-import zlib
 from concurrent.futures import ThreadPoolExecutor
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tests/support"))
+sys.dont_write_bytecode = True
+import shards_write  # noqa: E402
 
 PLACE = os.path.join(tempfile.gettempdir(), "towers-settings")  # always the same, because paths are printed
 DIFFERENCES_SHOWN = 20
@@ -112,15 +114,9 @@ CSV_TIMES = {"images_per_sec", "seconds"}
 
 def png(path, side, shade):
     """A gray PNG with a slope, so that images differ."""
-    rows = b"".join(b"\0" + bytes((shade + 3 * x + 5 * y) % 256 for x in range(side)) for y in range(side))
-
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "wb") as to:
-        to.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0))
-                 + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+        to.write(shards_write.png(bytes((shade + 3 * x + 5 * y) % 256 for y in range(side) for x in range(side)), side, channels=1))
 
 
 def classes(folder, counts):

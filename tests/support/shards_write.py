@@ -11,11 +11,11 @@ def image(number):  # [SIDE][SIDE][3] bytes; each is different
                  for y in range(SIDE) for x in range(SIDE) for c in range(3))
 
 
-def png(pixels):
+def png(pixels, side=SIDE, channels=3):
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    rows = b"".join(b"\0" + pixels[y * SIDE * 3:(y + 1) * SIDE * 3] for y in range(SIDE))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", SIDE, SIDE, 8, 2, 0, 0, 0))
+    rows = b"".join(b"\0" + pixels[y * side * channels:(y + 1) * side * channels] for y in range(side))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2 if channels == 3 else 0, 0, 0, 0))
             + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
