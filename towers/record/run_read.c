@@ -162,19 +162,21 @@ static void run_seen_derive(Run *run)
     json_t *environment = json_loads(run->environment, 0, NULL);
     int64_t images = json_whole(json_object_get(environment, "training_data"), "images"), full = 1, before = 0,
             seen = 0;
-    bool summed = true, regular = images > 0;
+    bool summed = true, regular = images > 0 && (double)images <= SEEN_LIMIT;
     json_decref(environment);
     for (int64_t i = 0; i < run->steps; i++)
         if (run->step[i].images > full) full = run->step[i].images;
-    int64_t steps = (images + full - 1) / full;
+    int64_t steps = regular ? (images - 1) / full + 1 : 0;
     for (int64_t i = 0; regular && i < run->steps; i++) {
-        int64_t behind = run->step[i].epoch * steps, at = run->step[i].step - behind;
+        bool fits = (double)run->step[i].epoch * (double)images <= SEEN_LIMIT;
+        int64_t at = fits ? run->step[i].step - run->step[i].epoch * steps : 0;
         regular = at >= 1 && at <= steps && run->step[i].images == (at < steps ? full : images - (steps - 1) * full);
     }
     for (int64_t i = 0; i < run->steps; i++) {
         RunStep *step = &run->step[i];
-        int64_t done = step->step - step->epoch * steps;
-        summed = step->images_seen > 0 || (summed && step->step == before + 1);
+        int64_t done = regular ? step->step - step->epoch * steps : 0;
+        bool fits = (double)seen + (double)step->images <= SEEN_LIMIT;
+        summed = step->images_seen > 0 || (summed && fits && step->step - 1 == before);
         if (!step->images_seen && summed) step->images_seen = seen + step->images;
         if (!step->images_seen && regular)
             step->images_seen = step->epoch * images + (done < steps ? done * full : images);

@@ -3,8 +3,6 @@
 #include "kernels/base/array.h"
 
 enum { TOWERS_LIMIT = 4096 };
-/* Of a step and its images, multiplied: the sum of all rows' images then fits an integer. */
-static const double SEEN_LIMIT = 1e17;
 
 static bool read_maybe(const json_t *field, Number *value)
 {

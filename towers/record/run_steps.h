@@ -5,4 +5,7 @@
 #include "towers/record/run_lines.h"
 #include "towers/record/run_read.h"
 
+/* Of a step and its images, multiplied: the sum of all rows' images then fits an integer. */
+#define SEEN_LIMIT 1e17
+
 NODISCARD Status step_add(Run *run, const RunLines *lines, json_t *object);
