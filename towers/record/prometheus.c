@@ -15,7 +15,8 @@ static void help_put(FILE *to, const char *key, const char *text)
     fprintf(to, "\n# TYPE towers_%s gauge\n", key);
 }
 
-/* Nothing if the number is absent. `phase`: the step's, or NULL. `place`: the label of what the number belongs to besides, "tower" or "head"; NULL: nothing. */
+/* Nothing if the number is absent. `phase`: the step's, or NULL. `place`: the label of what the number belongs to besides,
+ * "tower" or "head"; NULL: nothing. */
 static void number_put(FILE *to, const char *key, const char *run, const char *phase, const char *place, int index,
                        Number value)
 {

@@ -126,11 +126,11 @@ double series_rising(const double *x, int64_t count)
     return fmin(below, 1);
 }
 
-double series_slope(const double *x, int64_t count)
+Number series_slope(const double *x, int64_t count)
 {
     double slope[RISING_MOST * (RISING_MOST - 1) / 2];
     int64_t slopes = 0;
-    if (count > RISING_MOST) return NAN;
+    if (count > RISING_MOST) return ABSENT;
     for (int64_t k = 1; k < count; k++)
         for (int64_t i = 0; i < k; i++) slope[slopes++] = (x[k] - x[i]) / (double)(k - i);
     return series_median(slope, slopes);

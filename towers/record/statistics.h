@@ -38,7 +38,7 @@ Scatter series_scatter(double *x, int64_t count);
  * much it rises from a value to the next: the median of the slopes of all pairs (Theil and Sen). */
 enum { RISING_MOST = 32 };
 double series_rising(const double *x, int64_t count);
-double series_slope(const double *x, int64_t count); /* NaN of fewer than two, or more than RISING_MOST */
+Number series_slope(const double *x, int64_t count); /* ABSENT of fewer than two, or more than RISING_MOST */
 
 /* The mean of a series of dependent values. */
 Estimate series_estimate(const double *x, int64_t count);

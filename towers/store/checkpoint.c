@@ -5,6 +5,7 @@
 #include "towers/store/checkpoint.h"
 #include "kernels/base/array.h"
 #include "kernels/base/place.h"
+#include "kernels/base/progress.h"
 #include "towers/files/json.h"
 
 #include <ctype.h>
@@ -418,7 +419,7 @@ void checkpoint_list(const char *run_dir, char *text, size_t bytes)
     struct dirent **entries = NULL;
     text[0] = 0;
     if (path_join(ckpt, run_dir, "ckpt") != OK) return;
-    int count = scandirat(place_of(ckpt).at, place_of(ckpt).name, &entries, NULL, alphasort);
+    int count = (int)STORAGE(scandirat(place_of(ckpt).at, place_of(ckpt).name, &entries, NULL, alphasort));
     for (int i = count - 1; i >= 0; i--) {
         const char *name = entries[i]->d_name;
         if (strcmp(name, ".") && strcmp(name, "..") && !is_ours_half_written(name)) {

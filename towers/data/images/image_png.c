@@ -14,7 +14,8 @@ static uint32_t big32(const uint8_t *at)
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-/* IHDR is the first chunk and starts with the size, the bits of a sample, and the kind of colors. An eXIf chunk is looked for before the pixels. */
+/* IHDR is the first chunk and starts with the size, the bits of a sample, and the kind of colors. An eXIf chunk is looked for
+ * before the pixels. */
 Status png_probe(const uint8_t *data, size_t size, ImageInfo *info)
 {
     info->format = IMAGE_PNG;

@@ -520,7 +520,7 @@ Status folder_source_open(const SourceConfig *config, Split split, Source **made
     Tree tree;
     uint64_t key[2];
     Index index = {0};
-    bool found;
+    bool found = false;
     char class[PATH_BYTES] = "", more[PATH_BYTES + 64];
     Text text = text_start(more, sizeof more);
     TRY(tree_find(config, split, config->unlabeled ? &of_images : &of_classes, &tree));
@@ -534,9 +534,8 @@ Status folder_source_open(const SourceConfig *config, Split split, Source **made
     if (tree.val_split > 0 && !config->equal_apart) text_add(&text, " equal together");
     if (config->problems) text_add(&text, " with problems"); /* of no use to others */
     tree_key(&tree, "folder 2", more, key);
-    TRY(index_find(key, &index, &found));
-    if (found && config->problems) index_unmap(&index);
-    if (!found || config->problems) TRY(index_build(config, &tree, *class ? class : NULL, key, &index));
+    if (!config->problems) TRY(index_find(key, &index, &found));
+    if (!found) TRY(index_build(config, &tree, *class ? class : NULL, key, &index));
     return indexed_files_open(config, tree.root, tree.val_split > 0 ? "folder of images, divided" : "folder of images",
                               &index, made);
 }

@@ -6,8 +6,9 @@
  *         b.jpg,                                      b.jpg,0,1
  *
  * Labels are separated by ';' if any cell has one, else by '|' if any has one, else by ',' (in a cell in quotes), else by
- * blanks. All files of a data set decide that together. Classes are in the order of their bytes. With a column for each class they are in the order of the columns; instead of 0 and 1 a file may have -1
- * and 1, and each number may end in ".0". These are the forms of Kaggle's "planet" and of CelebA's list_attr. */
+ * blanks. All files of a data set decide that together. Classes are in the order of their bytes. With a column for each class
+ * they are in the order of the columns; instead of 0 and 1 a file may have -1 and 1, and each number may end in ".0". These are
+ * the forms of Kaggle's "planet" and of CelebA's list_attr. */
 #pragma once
 
 #include "kernels/base/status.h"
