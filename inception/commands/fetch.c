@@ -9,8 +9,6 @@
 
 #include <ctype.h>
 
-enum { DIGITS_LEAST = 8, DIGITS = 64 };
-
 /* ---- the list */
 
 static bool is_cached(const PublishedRow *row)
@@ -54,17 +52,17 @@ static Status list_print(const Options *o, const Published *table, FILE *to)
 /* ---- what is asked for */
 
 /* The longest run of at least 8 hexadecimal digits behind the last dash of a name: "resnet18-f37072fd.pth". */
-static bool digest_of_name(const char *file, char digest[DIGITS + 1])
+static bool digest_of_name(const char *file, char digest[SHA256_DIGITS + 1])
 {
     const char *dash = strrchr(file, '-');
     size_t count = dash ? strspn(dash + 1, "0123456789abcdef") : 0;
-    if (count < DIGITS_LEAST || count > DIGITS || dash[1 + count] != '.') return false;
-    snprintf(digest, DIGITS + 1, "%.*s", (int)count, dash + 1);
+    if (count < SHA256_LEAST || count > SHA256_DIGITS || dash[1 + count] != '.') return false;
+    snprintf(digest, SHA256_DIGITS + 1, "%.*s", (int)count, dash + 1);
     return true;
 }
 
 /* A row for an address that is in no table. */
-static Status address_row(const Options *o, const char *address, char digest[DIGITS + 1], PublishedRow *row)
+static Status address_row(const Options *o, const char *address, char digest[SHA256_DIGITS + 1], PublishedRow *row)
 {
     const char *file = strrchr(address, '/') + 1;
     size_t length = strcspn(file, "?#");
@@ -73,9 +71,9 @@ static Status address_row(const Options *o, const char *address, char digest[DIG
     if (!plain) return FAIL(ERR_ARG, "'%s' does not end in the name of a file", address);
     if (o->sha256) {
         size_t digits = strspn(o->sha256, "0123456789abcdef");
-        if (digits != DIGITS || o->sha256[digits])
+        if (digits != SHA256_DIGITS || o->sha256[digits])
             return FAIL(ERR_ARG, "--sha256 '%s': expected 64 hexadecimal digits in lower case", o->sha256);
-        snprintf(digest, DIGITS + 1, "%s", o->sha256);
+        snprintf(digest, SHA256_DIGITS + 1, "%s", o->sha256);
     } else if (!digest_of_name(file, digest)) {
         return FAIL(ERR_ARG,
                     "%s is in no table, and its name has no digest as in resnet18-f37072fd.pth, so it cannot be "
@@ -138,7 +136,7 @@ Status fetch_command(const Options *o, JobFiles *files, FILE *to)
     (void)files;
     Published *table;
     PublishedRow row = {0};
-    char digest[DIGITS + 1];
+    char digest[SHA256_DIGITS + 1];
     const char *given = o->argument_count ? o->arguments[0] : NULL;
     if (o->dry_run && !given) return FAIL(ERR_ARG, "--dry-run needs weights: towers fetch MODEL:WEIGHTS --dry-run");
     bool web = given && (!strncmp(given, "http://", 7) || !strncmp(given, "https://", 8));

@@ -6,9 +6,7 @@
  * to http. Nothing that a server says is trusted but the bytes, after they are hashed. */
 #pragma once
 
-#include "kernels/base/status.h"
-
-enum { SHA256_DIGITS = 64 };
+#include "inception/models/published.h"
 
 typedef struct Download {
     const char *address, *path; /* of the file to write */

@@ -9,7 +9,7 @@
 #include <ctype.h>
 
 enum { TABLE_BYTES = 16 << 20, ROWS_MAX = 4096, WORD_MAX = 64, ADDRESS_MAX = 2000 };
-enum { SHA256_LEAST = 8, SHA256_DIGITS = 64, SYNSET_BYTES = 10 /* "n01440764 " before the name of a class */ };
+enum { SYNSET_BYTES = 10 /* "n01440764 " before the name of a class */ };
 
 struct Published {
     json_t *root[2];               /* owned: that of --weights-table, the built-in one */

@@ -18,6 +18,8 @@
 
 #include "kernels/base/text.h"
 
+enum { SHA256_LEAST = 8, SHA256_DIGITS = 64 }; /* hexadecimal digits of a SHA-256: that are enough, and all */
+
 typedef struct PublishedRow {
     const char *model, *name, *title, *license, *address, *sha256;
     const char *file;       /* the last part of the address */

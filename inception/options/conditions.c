@@ -263,8 +263,8 @@ static void clauses_say(const Clause *clauses, int count, bool inside, Text *tex
     text_add(text, ".");
 }
 
-/* "towers export: ", if only some of the option's commands are meant; true then. */
-static bool verbs_say(uint64_t verbs, Text *text)
+/* "towers export: " */
+static void verbs_say(uint64_t verbs, Text *text)
 {
     const char *before = "towers ";
     for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
@@ -273,7 +273,6 @@ static bool verbs_say(uint64_t verbs, Text *text)
         before = ", ";
     }
     text_add(text, ": ");
-    return true;
 }
 
 void condition_say(OptionId id, Verb verb, char *buffer, size_t bytes)
@@ -293,7 +292,9 @@ void condition_say(OptionId id, Verb verb, char *buffer, size_t bytes)
         for (int k = 0; k < count; k++) verbs |= clause_verbs(id, &clauses[k]);
         if (optimizers || (verb != VERB_NONE && !(verbs >> verb & 1))) continue;
         if (text.used) text_add(&text, " ");
-        clauses_say(clauses, count, verb == VERB_NONE && verbs != all && verbs_say(verbs, &text), &text);
+        bool some = verb == VERB_NONE && verbs != all; /* only these commands of the option are meant */
+        if (some) verbs_say(verbs, &text);
+        clauses_say(clauses, count, some, &text);
     }
 }
 

@@ -21,16 +21,12 @@ const char exit_by_signal[] = "ended by signal n; train saves a checkpoint first
 
 const char *const configuration_words[] = {
     "Options are taken from, in decreasing order of precedence: the command line, the environment variable TOWERS_FLAG "
-    "(in "
-    "capitals, with underscores), the file of --config, the options given to the run that is resumed, the recipe, the "
-    "model's own settings (inception_mini has a learning rate, a schedule and more), the default. --print-config "
-    "prints "
-    "every value and its origin in a form that --config can read.",
+    "(in capitals, with underscores), the file of --config, the options given to the run that is resumed, the recipe, "
+    "the model's own settings (inception_mini has a learning rate, a schedule and more), the default. --print-config "
+    "prints every value and its origin in a form that --config can read.",
     "A configuration file is flat YAML: one 'flag: value' per line, comments after #, and quotes around text where "
-    "YAML "
-    "requires them. Tags, anchors, aliases, lists, nesting, tabs, unknown keys and duplicate keys are rejected with "
-    "file, "
-    "line and column.",
+    "YAML requires them. Tags, anchors, aliases, lists, nesting, tabs, unknown keys and duplicate keys are rejected "
+    "with file, line and column.",
     NULL,
 };
 

@@ -169,10 +169,8 @@ static void put_index_row(FILE *to, OptionId id)
 static void index_print(FILE *to)
 {
     fputs("# Commands and options\n\nWritten by `scripts/pages/command_pages.sh` from `inception/options/`. `towers "
-          "help OPTION` says in "
-          "a terminal what the pages say here. Dashes and underscores in flags are interchangeable; `--no-FLAG` turns "
-          "a flag off, "
-          "and `--` ends the options.\n\n| command | |\n|---|---|\n",
+          "help OPTION` says in a terminal what the pages say here. Dashes and underscores in flags are "
+          "interchangeable; `--no-FLAG` turns a flag off, and `--` ends the options.\n\n| command | |\n|---|---|\n",
           to);
     for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
         char usage[USAGE_BYTES];

@@ -234,8 +234,7 @@ static void advice_sentence(const Run *run, const Advice *advice, Text *answer)
     case ADVICE_UNBALANCED:
         text_add(answer,
                  "--class-weights auto, as classes with few training images are recognized less often (%.1f %% of "
-                 "their test "
-                 "images, %.1f %% of the others).",
+                 "their test images, %.1f %% of the others).",
                  100 * (double)b->rare_right / (double)b->rare, 100 * (double)b->others_right / (double)b->others);
         break;
     case ADVICE_SHORT:

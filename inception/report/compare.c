@@ -101,13 +101,11 @@ static void accuracy_note(const RunDifference *d, FILE *to)
     if (p->images)
         fprintf(to,
                 "  (accuracies compared image by image, by McNemar's exact test: of %" PRId64
-                " images only A is right for "
-                "%" PRId64 ", only B for %" PRId64 ")\n",
+                " images only A is right for %" PRId64 ", only B for %" PRId64 ")\n",
                 p->images, p->only_a, p->only_b);
     else
-        fprintf(to,
-                "  (accuracies compared as shares of two sets of images: the runs have no predictions.csv for the same "
-                "images, by which the test would be finer)\n");
+        fprintf(to, "  (accuracies compared as shares of two sets of images: the runs have no predictions.csv for the "
+                    "same images, by which the test would be finer)\n");
 }
 
 /* Which losses were compared, and why others were not. */
@@ -118,8 +116,7 @@ static void losses_note(const RunDifference *d, FILE *to)
                     d->images_from, d->images_to, d->steps, d->steps == 1 ? "" : "s");
     else if (!d->images_known)
         fputs("  (losses and speeds not compared: a run of an older version has rows for some steps only, without the "
-              "images "
-              "between them)\n",
+              "images between them)\n",
               to);
     else if (!d->a_lost && !d->b_lost)
         fputs("  (losses and speeds not compared: no step of one run covers images that the other has recorded)\n", to);

@@ -199,14 +199,13 @@ static void answer_write(const Overlays *c, FILE *to)
 }
 
 /* What keeps the numbers of runs from being compared. */
-static Status warnings_write(const Overlays *c, FILE *to)
+static void warnings_write(const Overlays *c, FILE *to)
 {
+    char text[VERDICT_BYTES];
     for (int i = 1; i < c->count; i++) {
-        RunDifference d;
-        TRY(run_difference(&c->view[0], &c->view[i], &d));
-        if (*d.subjects) svg_printf(to, "<p class=\"note\">Runs 1 and %d: %s</p>\n", i + 1, d.subjects);
+        subjects_compare(&c->view[0], &c->view[i], text);
+        if (*text) svg_printf(to, "<p class=\"note\">Runs 1 and %d: %s</p>\n", i + 1, text);
     }
-    return OK;
 }
 
 /* The legend. */
@@ -264,7 +263,7 @@ static Status content_write(const void *context, FILE *to)
     fprintf(to, "<header><p class=\"eyebrow\">Comparison</p><h1>%d run%s</h1></header>\n", c->count,
             c->count == 1 ? "" : "s");
     answer_write(c, to);
-    TRY(warnings_write(c, to));
+    warnings_write(c, to);
     overlays_write(c, to);
     fputs("<section class=\"part\"><div class=\"grid\">\n", to);
     runs_table(c, to);

@@ -366,6 +366,13 @@ bool subjects_equal(const Run *a, const Run *b, char text[VERDICT_BYTES])
 
 /* ---- the comparison */
 
+void subjects_compare(const Run *a, const Run *b, char text[VERDICT_BYTES])
+{
+    subjects_equal(a, b, text);
+    Text subjects = text_behind(text, VERDICT_BYTES);
+    losses_report(a, b, &subjects);
+}
+
 Status run_difference(const Run *a, const Run *b, RunDifference *d)
 {
     const Measured unknown = {ABSENT, ABSENT, unknown_estimate(ABSENT, 0)};
@@ -374,8 +381,6 @@ Status run_difference(const Run *a, const Run *b, RunDifference *d)
     TRY(accuracy_compare(a, b, d));
     kid_compare(a, b, d);
     difference_verdict(d);
-    subjects_equal(a, b, d->subjects);
-    Text subjects = text_behind(d->subjects, sizeof d->subjects);
-    losses_report(a, b, &subjects);
+    subjects_compare(a, b, d->subjects);
     return OK;
 }

@@ -43,6 +43,8 @@ const RunKid *run_last_kid(const Run *run);
 /* Whether two runs are of the same model, data and classes; `text` says what differs, "" if nothing: what differs between
  * runs of other subjects was not changed by a setting alone. */
 bool subjects_equal(const Run *a, const Run *b, char text[VERDICT_BYTES]);
+/* RunDifference.subjects alone: these sentences, and one about other formulas of the loss. */
+void subjects_compare(const Run *a, const Run *b, char text[VERDICT_BYTES]);
 
 /* Settings by which the same outputs of a network have another loss, and their values when off: older runs lack some. */
 enum { LOSS_FORMULAS = 5 };
