@@ -8,16 +8,16 @@
 #include "towers/files/json.h"
 #include "towers/files/utf8.h"
 
-enum { NAME_BYTES = 64, WEAKEST = 3 };
+enum { WEAKEST = 3 };
 
-const char *class_name(const json_t *environment, const Run *run, int class, char text[NAME_BYTES])
+const char *class_name(const json_t *environment, const Run *run, int class, char text[CLASS_NAME_BYTES])
 {
     const json_t *names = json_object_get(environment, "class_names");
     const char *name = json_string_value(json_array_get(names, (size_t) class));
     if (name && *name && (!run->classes || json_array_size(names) == (size_t)run->classes))
-        utf8_escape(text, NAME_BYTES, name);
+        utf8_escape(text, CLASS_NAME_BYTES, name);
     else
-        snprintf(text, NAME_BYTES, "class %d", class);
+        snprintf(text, CLASS_NAME_BYTES, "class %d", class);
     return text;
 }
 
@@ -119,7 +119,7 @@ static bool is_weak(const Run *run, const Advice *advice, const ClassScore *s)
 /* "Shirt (64.90 % of 1000, mostly taken for Coat)" */
 static void weak_class(const Run *run, const json_t *environment, const ClassScore *s, Text *answer)
 {
-    char name[NAME_BYTES];
+    char name[CLASS_NAME_BYTES];
     int most = -1;
     const int64_t *row = run->confusion + (int64_t)s->class * run->classes;
     for (int c = 0; c < run->classes; c++)

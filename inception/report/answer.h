@@ -5,10 +5,10 @@
 
 #include "inception/report/advice.h"
 
-enum { ANSWER_BYTES = 4096 };
+enum { ANSWER_BYTES = 4096, CLASS_NAME_BYTES = 64 };
 
-/* The class names of env.json; of a class without one, or if the confusion matrix has other classes, "class 7". `text`: room for it. */
-const char *class_name(const json_t *environment, const Run *run, int class, char text[64]);
+/* The class names of env.json; of a class without one, or if the confusion matrix has other classes, "class 7"; in `text`. */
+const char *class_name(const json_t *environment, const Run *run, int class, char text[CLASS_NAME_BYTES]);
 
 typedef struct RunAnswer {
     char found[ANSWER_BYTES]; /* what the run has come to */

@@ -177,7 +177,7 @@ static void classes_table(const Page *page, FILE *to)
 {
     const Run *run = page->run;
     int n = run->classes, rows = 0;
-    char name[64];
+    char name[CLASS_NAME_BYTES];
     ClassScore *row = n ? calloc((size_t)n, sizeof *row) : NULL;
     if (!row) return;
     for (int t = 0; t < n; t++) {
@@ -223,7 +223,7 @@ static void memory_table(const Page *page, FILE *to)
 /* "cat 0.5, dog 2": as many as fit. */
 static void weights_text(const Page *page, const json_t *weights, char *text, size_t bytes)
 {
-    char name[64];
+    char name[CLASS_NAME_BYTES];
     Text all = text_start(text, bytes);
     for (size_t i = 0; i < json_array_size(weights); i++)
         text_add(&all, "%s%s %.4g", i ? ", " : "", class_name(page->environment, page->run, (int)i, name),

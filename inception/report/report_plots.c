@@ -356,7 +356,7 @@ static void figure_confusion(Figures *f)
         for (int c = 0; c < n; c++) all += run->confusion[r * n + c];
         for (int c = 0; c < n; c++) share[r * n + c] = all ? sqrt((double)run->confusion[r * n + c] / (double)all) : 0;
     }
-    char name[NAMED_CLASSES][64];
+    char name[NAMED_CLASSES][CLASS_NAME_BYTES];
     const char *names[NAMED_CLASSES];
     size_t longest = 0;
     for (int c = 0; c < n && c < NAMED_CLASSES; c++) {
