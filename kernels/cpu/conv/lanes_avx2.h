@@ -12,7 +12,7 @@
 
 enum {
     LANES = 8,
-    AT_ONCE = 4 /* tiles multiplied at once: 4 x 3 sums in registers */
+    TILE_ROWS = 4 /* of a product in registers (gemm_tile.h): 4 x 3 sums */
 };
 
 typedef __m256 Vector, Words;

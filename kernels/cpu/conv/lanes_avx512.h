@@ -13,7 +13,7 @@
 
 enum {
     LANES = 16,
-    AT_ONCE = 8 /* tiles multiplied at once: 8 x 3 sums in registers */
+    TILE_ROWS = 8 /* of a product in registers (gemm_tile.h): 8 x 3 sums */
 };
 
 typedef __m512 Vector; /* in f32 */

@@ -12,7 +12,7 @@
 
 enum {
     LANES = 4,
-    AT_ONCE = 8 /* tiles multiplied at once: 8 x 3 sums in registers */
+    TILE_ROWS = 8 /* of a product in registers (gemm_tile.h): 8 x 3 sums */
 };
 
 typedef float32x4_t Vector, Words;

@@ -1,11 +1,11 @@
-/* Tiles of wgrad in f32, 16 outputs x up to 48 inputs, in parts of AT_ONCE outputs x 2 or 3 vectors, whose sums stay in
+/* Tiles of wgrad in f32, 16 outputs x up to 48 inputs, in parts of TILE_ROWS outputs x 2 or 3 vectors, whose sums stay in
  * registers, for the kind of vectors whose header (lanes_*.h) was included before. */
 #pragma once
 
 #include "kernels/cpu/conv/gemm_tile.h"
 #include "kernels/cpu/conv/wgrad_pack_f32.h"
 
-enum { OUTS = AT_ONCE };
+enum { OUTS = TILE_ROWS };
 
 /* Some pixels of a row, for OUTS outputs, added to sums[OUTS][vectors][LANES]. Each call sums by itself first: the rounding
  * error of f32 grows with the length of a sum. */
@@ -23,10 +23,10 @@ TILE_INLINE void pixels_multiply(const uint32_t *x, const uint32_t *dy, int64_t 
 TILE_INLINE void tile_row_run(const WgradTile *tile, const uint32_t *x, const uint32_t *dy, const int vectors,
                               float *sums)
 {
-    enum { AT_A_TIME = 64 };
+    enum { BLOCK_PIXELS = 64 };
     const int64_t width = (int64_t)tile->vectors * WGRAD_LANES;
-    for (int64_t at = 0; at < tile->columns; at += AT_A_TIME) {
-        int64_t columns = tile->columns - at < AT_A_TIME ? tile->columns - at : AT_A_TIME;
+    for (int64_t at = 0; at < tile->columns; at += BLOCK_PIXELS) {
+        int64_t columns = tile->columns - at < BLOCK_PIXELS ? tile->columns - at : BLOCK_PIXELS;
         float *part = sums;
         for (int in = 0; in < width; in += vectors * LANES)
             for (int out = 0; out < tile->outs; out += OUTS, part += OUTS * vectors * LANES)

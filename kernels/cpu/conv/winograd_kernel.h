@@ -78,16 +78,16 @@ TILE_INLINE void tiles_product(Dtype dtype, const int vectors, const GemmWord *d
 {
     const int64_t width = vectors * LANES;
     GemmSums sum;
-    gemm_begin(AT_ONCE, vectors, NULL, sum);
-    gemm_add(dtype, AT_ONCE, vectors, d, words, 1, u, width, words, sum);
-    gemm_store(AT_ONCE, vectors, sum, m, width, false);
+    gemm_begin(TILE_ROWS, vectors, NULL, sum);
+    gemm_add(dtype, TILE_ROWS, vectors, d, words, 1, u, width, words, sum);
+    gemm_store(TILE_ROWS, vectors, sum, m, width, false);
 }
 
 /* One point: GROUP tiles of `words` each, a panel of `width` outputs. */
 TILE_INLINE void group_product(Dtype dtype, const void *d, int64_t words, const uint32_t *u, float *m, int64_t width)
 {
     const GemmWord *first = d;
-    for (int t = 0; t < GROUP; t += AT_ONCE, first += AT_ONCE * words, m += AT_ONCE * width)
+    for (int t = 0; t < GROUP; t += TILE_ROWS, first += TILE_ROWS * words, m += TILE_ROWS * width)
         if (width == 3 * LANES)
             tiles_product(dtype, 3, first, words, u, m);
         else if (width == 2 * LANES)
@@ -250,7 +250,7 @@ typedef struct LineBlock {
     float *m;
 } LineBlock;
 
-enum { AT_A_TIME = 8, PIXELS_AT_A_TIME = F4_7_OUTPUTS * AT_A_TIME + F4_7_TAPS - 1 };
+enum { LINE_TILES = 8 /* transformed in one call */, LINE_PIXELS = F4_7_OUTPUTS * LINE_TILES + F4_7_TAPS - 1 };
 
 /* Some tiles of a line, one after another: the last two rows of one are the first two of the next. */
 TILE_INLINE void tiles_1d_transform(Dtype dtype, const void *const *pixels, int tiles, int64_t channels, void *const *d)
@@ -295,10 +295,10 @@ TILE_INLINE void line_read(Dtype dtype, const LineBlock *block, int64_t line)
     const WinogradPlan *g = block->run->plan;
     const Lines *from = &g->from;
     const int64_t first = line_at(from, block->first + line);
-    const void *pixels[PIXELS_AT_A_TIME];
-    void *d[AT_A_TIME];
-    for (int tile = 0; tile < g->line.count; tile += AT_A_TIME) {
-        int count = (int)smaller(AT_A_TIME, g->line.count - tile);
+    const void *pixels[LINE_PIXELS];
+    void *d[LINE_TILES];
+    for (int tile = 0; tile < g->line.count; tile += LINE_TILES) {
+        int count = (int)smaller(LINE_TILES, g->line.count - tile);
         for (int i = 0; i < F4_7_OUTPUTS * count + F4_7_TAPS - 1; i++) {
             int at = F4_7_OUTPUTS * tile - g->pad + i;
             bool inside = at >= 0 && at < from->length;
