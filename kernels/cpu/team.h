@@ -117,7 +117,9 @@ typedef struct TeamStatus {
 static inline void team_status_take(TeamStatus *first, Status status)
 {
     if (status == OK) return;
+#ifdef _OPENMP
 #pragma omp critical(team_status)
+#endif
     if (first->status == OK) {
         first->status = status;
         status_keep(&first->why);

@@ -155,7 +155,8 @@ static int start(void **state)
 
 static void needs(bool faults)
 {
-    if (!cpu || (faults && !HAVE_FAULTS)) skip();
+    if (!cpu) skip("this build has no CPU backend");
+    if (faults && !HAVE_FAULTS) skip("a build without faults");
 }
 
 static int end(void **state)

@@ -38,7 +38,7 @@ static void must_live(GpuRun *run)
 static const Backend *cpu_or_skip(void)
 {
     const Backend *cpu = NULL;
-    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip("no CPU backend here: %s", status_message());
     return cpu;
 }
 

@@ -136,7 +136,7 @@ TEST_WITH(test_cpu_is_never_ahead, fake_and_scratch_as_new, scratch_drop)
 {
     Subject s;
     const Backend *cpu;
-    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip("no CPU backend here: %s", status_message());
     subject_open(&s, cpu);
     assert_int_equal(inference_ahead(s.inference), 0);
     infer(&s, 0, &again);

@@ -100,8 +100,7 @@ TEST_WITH(test_no_folder, folder_make, scratch_drop)
 
 TEST(test_without_cuda)
 {
-    printf("  this build has no CUDA backend\n");
-    skip();
+    skip("this build has no CUDA backend");
 }
 
 #endif

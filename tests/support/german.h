@@ -4,6 +4,6 @@
 
 #include <stdbool.h>
 
-/* Switches to it; if it cannot be made, says so, changes nothing and returns false: skip the test. */
+/* Switches to it; if it cannot be made, changes nothing and returns false: skip the test. */
 bool german_begin(void);
 void german_end(void); /* back to "C" */

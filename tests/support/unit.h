@@ -32,6 +32,11 @@
 void unit_join(int line, const struct CMUnitTest *test);
 void unit_with(CMFixtureFunction set_up, CMFixtureFunction tear_down);
 
+/* Ends the test, whose reason the list of skipped tests then has (scripts/check/skips.sh): cmocka's skip() gives none. */
+#undef skip
+#define skip(...) unit_skip(__FILE__, __LINE__, __VA_ARGS__)
+_Noreturn void unit_skip(const char *file, int line, const char *why, ...) __attribute__((format(printf, 3, 4)));
+
 /* The call fails with this code, and its message has the text. */
 #define assert_fails(call, code, text) unit_fails(call, code, text, __FILE__, __LINE__)
 void unit_fails(Status found, Status code, const char *text, const char *file, int line);

@@ -392,7 +392,7 @@ TEST(test_transformed_weights_are_kept)
 TEST(test_converted_weights_are_kept)
 {
     static const Case long_sums = {"1x1 of many channels", 2, 1024, 192, 14, 14, 1, 1, 1, 0, 0};
-    if (cpu_isa() < CPU_AVX512_BF16) skip();
+    if (cpu_isa() < CPU_AVX512_BF16) skip("this processor has no AVX512-BF16");
     check_kept(&long_sums, DTYPE_BF16, "oneDNN, product");
 }
 

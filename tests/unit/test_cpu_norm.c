@@ -15,8 +15,7 @@ static _Alignas(64) uint32_t x[ELEMENTS], dy[ELEMENTS], y[ELEMENTS]; /* of eithe
 static void way_avx512(NormPass pass, const NormRows *r, float *sum, float *second)
 {
     if (norm_rows_avx512(pass, r, sum, second)) return;
-    print_message("skipped: this processor has no AVX-512 for %s\n", dtype_name(r->dtype));
-    skip();
+    skip("this processor has no AVX-512 for %s", dtype_name(r->dtype));
 }
 
 static void fill(Dtype dtype, void *to, uint32_t salt, int count)

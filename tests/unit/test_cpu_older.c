@@ -84,8 +84,7 @@ static void expect(const char *isa, int (*find)(void), int wanted)
 TEST(test_without_avx512)
 {
     if (!__builtin_cpu_supports("avx2")) {
-        print_message("skipped: this processor has no AVX2\n");
-        skip();
+        skip("this processor has no AVX2");
     }
     expect("AVX2", code_is_for_avx2, true);
     expect("AVX2", f32_takers, WINOGRAD | SIX | PRODUCTS_F32 | IMAGE_DW);

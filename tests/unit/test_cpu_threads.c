@@ -173,8 +173,7 @@ TEST(test_f32)
 TEST(test_bf16)
 {
     if (cpu_find()->computes(DTYPE_BF16) != OK) {
-        print_message("skipped: this processor has no --amp: %s\n", status_message());
-        skip();
+        skip("this processor has no --amp: %s", status_message());
     }
     assert_int_equal(all_differ(DTYPE_BF16), 0);
 }

@@ -55,8 +55,7 @@ static const GradientKernel f32 = {"f32", DTYPE_F32, 2, &all_by_f32};
 TEST(test_tiles_of_f32)
 {
     if (!wgrad_for_f32()) {
-        print_message("skipped: this processor has no AVX-512, AVX2 or NEON\n");
-        skip();
+        skip("this processor has no AVX-512, AVX2 or NEON");
     }
     for (int i = 0; i < CASES; i++) gradient_check(&f32, &cases[i]);
     gradient_check(&f32, &(GradientCase){"a single image", 1, 32, 24, 13, 12, 5, 5, 2, 2, 1, 1});
@@ -192,8 +191,7 @@ static const GradientKernel amx = {"amx", DTYPE_BF16, 2, &all_by_amx};
 static void need_avx512(void)
 {
     if (cpu_isa() >= CPU_AVX512_BF16) return;
-    print_message("skipped: this processor has no AVX512-BF16, with which the panels are packed\n");
-    skip();
+    skip("this processor has no AVX512-BF16, with which the panels are packed");
 }
 
 TEST(test_tiles_of_avx512)
@@ -213,8 +211,7 @@ TEST(test_tiles_of_amx)
 {
     (void)state;
     if (cpu_isa() < CPU_AMX) {
-        print_message("skipped: this processor has no AMX\n");
-        skip();
+        skip("this processor has no AMX");
     }
     for (int i = 0; i < CASES; i++) gradient_check(&amx, &cases[i]);
     gradient_check_threads(&amx, &(GradientCase){"a dw for each slice", 17, 40, 50, 40, 41, 3, 3, 1, 1, 1, 1});

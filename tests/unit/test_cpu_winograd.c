@@ -172,8 +172,7 @@ static void need_winograd(Dtype dtype)
     const char *declines = conv_winograd_f2_3.takes(&device, &square);
     if (!declines) return;
     assert_true(strstr(declines, "processor") || strstr(declines, "AMX")); /* not for this tensor */
-    print_message("skipped: this processor has no use for it: %s\n", declines);
-    skip();
+    skip("this processor has no use for it: %s", declines);
 }
 
 /* ---- accuracy */

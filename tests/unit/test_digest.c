@@ -65,7 +65,7 @@ TEST(test_no_false_alarm)
 {
     const Backend *cpu = NULL;
     Source *data;
-    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip("no CPU backend here: %s", status_message());
     assert_int_equal(source_synthetic(64, 3, 2, 2, 1, 1, &data), OK);
     TrainJob job = job_make(cpu, data);
     JobMemory memory = job_memory(&job);
@@ -98,7 +98,7 @@ TEST(test_sees_every_element)
     Source *data;
     TowerProcess p = {0};
     ReplicaConfig config;
-    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip("no CPU backend here: %s", status_message());
     assert_int_equal(source_synthetic(64, 3, 2, 2, 1, 1, &data), OK);
     TrainJob job = job_make(cpu, data);
     job.gate.ema_decay = 0.9;

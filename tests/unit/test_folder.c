@@ -505,8 +505,7 @@ TEST_WITH(test_below_the_root, set_up, scratch_drop)
     }
     assert_int_equal(waitpid(child, &ending, 0), child);
     if (WIFEXITED(ending) && WEXITSTATUS(ending) == NO_RIGHTS) {
-        print_message("another root wants rights\n");
-        skip();
+        skip("another root wants rights");
     }
     assert_int_equal(ending, 0);
 }

@@ -23,7 +23,7 @@ static int set_up(void **state)
     scratch_path(cache, "cache");
     setenv("XDG_CACHE_HOME", cache, 1);
     SourceConfig config = {.path = TOWERS_SOURCE_DIR "/tests/unit/golden_images.tar", .whole = true};
-    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip("no CPU backend here: %s", status_message());
     assert_int_equal(cpu->open(&(DeviceConfig){DEVICE_USUAL, .threads = 1}, &device), OK);
     if (source_open(&config, SPLIT_TRAIN, &photographs) != OK) fail_msg("%s", status_message());
     assert_int_equal(source_info(photographs)->count, GOLDEN_IMAGES);

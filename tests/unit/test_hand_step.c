@@ -156,7 +156,7 @@ TEST(test_step_by_hand)
     static const int towers[] = {1, 2, 2, 3, 2, 3};
     const Backend *cpu = NULL;
     Source *data;
-    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip("no CPU backend here: %s", status_message());
     samples_make();
     weights_make();
     if (source_open(&(SourceConfig){.path = scratch}, SPLIT_TRAIN, &data) != OK) fail_msg("%s", status_message());

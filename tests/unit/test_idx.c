@@ -372,7 +372,7 @@ TEST_WITH(test_dataset_refused, scratch_make, scratch_drop)
 TEST(test_debian_fashion_mnist)
 {
     struct stat info;
-    if (stat(debian_set, &info) != 0) skip();
+    if (stat(debian_set, &info) != 0) skip("%s is not installed", debian_set);
     const int64_t counts[] = {60000, 10000};
     for (Split split = SPLIT_TRAIN; split <= SPLIT_VAL; split++) {
         Source *d = NULL;

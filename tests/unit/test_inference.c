@@ -35,7 +35,7 @@ static Replica *replica_of(const char *name)
     Replica *replica;
     ReplicaConfig config = {.device = {DEVICE_USUAL, .threads = 2}, .local = 1, .eval_n = {N}};
     assert_int_equal(model_find(name, &model), OK);
-    if (backend_find("cpu", &config.backend, NULL, 0) != OK) skip();
+    if (backend_find("cpu", &config.backend, NULL, 0) != OK) skip("no CPU backend here: %s", status_message());
     config.program = (ProgramConfig){.model = model,
                                      .options = {CLASSES, model->min_side, model->channels, 0, false, ""},
                                      .data_channels = model->channels,

@@ -94,7 +94,7 @@ TEST(test_process_uses_its_number_in_the_group)
     Ledger *ledger;
     CommShared *shared;
     Source *data;
-    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip("no CPU backend here: %s", status_message());
     assert_int_equal(source_synthetic(12, 3, 2, 2, 1, 1, &data), OK);
     Backend failing = *cpu;
     failing.open = open_fails;

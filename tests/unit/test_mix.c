@@ -164,7 +164,7 @@ TEST(test_targets_are_those_of_pytorch)
 {
     Device device;
     const Backend *cpu;
-    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip("no CPU backend here: %s", status_message());
     assert_int_equal(cpu->open(&(DeviceConfig){DEVICE_USUAL, .threads = 1}, &device), OK);
     float weights[GOLDEN_CLASSES];
     for (int k = 0; k < GOLDEN_CLASSES; k++) weights[k] = (float)(0.5 + 0.75 * k);
@@ -198,7 +198,7 @@ TEST(test_bce_is_that_of_pytorch)
 {
     Device device;
     const Backend *cpu;
-    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip("no CPU backend here: %s", status_message());
     assert_int_equal(cpu->open(&(DeviceConfig){DEVICE_USUAL, .threads = 1}, &device), OK);
     float weights[GOLDEN_CLASSES];
     for (int k = 0; k < GOLDEN_CLASSES; k++) weights[k] = (float)(0.5 + 0.75 * k);
@@ -291,7 +291,7 @@ TEST(test_auxiliary_heads)
 {
     double plain = 0;
     const Backend *cpu;
-    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip("no CPU backend here: %s", status_message());
     for (int mixes = 0; mixes < 2; mixes++) {
         TowerRun run;
         tower_run_open(&run, cpu, &twins, 2);

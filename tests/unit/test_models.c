@@ -321,8 +321,7 @@ TEST(test_bad_input)
 {
     const Backend *any;
     if (backend_find("auto", &any, NULL, 0) != OK) {
-        print_message("  there is no device to compute on: %s\n", status_message());
-        skip();
+        skip("there is no device to compute on: %s", status_message());
     }
     static const char *const rows[][2] = {
         {"info inception_v5", "error: unknown model 'inception_v5'; did you mean inception_v3?"},

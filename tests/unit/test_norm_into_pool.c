@@ -295,7 +295,7 @@ static Trained train(const char *name, int32_t channels, bool join)
     Program graph, program;
     Layout *layout;
     Trained result;
-    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip("no CPU backend here: %s", status_message());
     assert_int_equal(cpu->open(&threads, &device), OK);
     Backend joining = *cpu;
     joining.op_time = timed;

@@ -233,7 +233,7 @@ TEST(test_towers_are_one_batch)
 {
     static const int counts[] = {1, 19, 40};
     const Backend *backend;
-    if (!backend_here(&backend)) skip();
+    if (!backend_here(&backend)) skip("no CPU backend here: %s", status_message());
     assert_int_equal(backend->open(&(DeviceConfig){DEVICE_USUAL, .threads = 1}, &device), OK);
     for (dtype = DTYPE_F32; dtype <= DTYPE_F16; dtype++) {
         if (backend->computes && backend->computes(dtype) != OK) continue;

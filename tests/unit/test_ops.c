@@ -61,12 +61,10 @@ static void open_or_skip(const char *name, Device *device)
     const char *only = getenv("TOWERS_TEST_BACKEND");
     DeviceConfig config = {DEVICE_USUAL, .threads = 2, .allow_reference = true};
     if (only && strcmp(only, name) != 0) {
-        printf("  TOWERS_TEST_BACKEND asks for %s alone\n", only);
-        skip();
+        skip("TOWERS_TEST_BACKEND asks for %s alone", only);
     }
     if (backend_find(name, &backend, NULL, 0) != OK || backend_device_count(backend, &count) != OK || count == 0) {
-        printf("  no %s here: %s\n", name, status_message());
-        skip();
+        skip("no %s here: %s", name, status_message());
     }
     if (backend->open(&config, device) != OK) fail_msg("%s: %s", name, status_message());
 }

@@ -28,7 +28,7 @@ static void on_each_backend(void (*check)(Device *device))
         device.backend->close(&device);
         found++;
     }
-    if (!found) skip();
+    if (!found) skip("no backend here has a device: %s", status_message());
 }
 
 TEST(test_optimizers)

@@ -551,8 +551,7 @@ TEST(running_and_binding_do_not_allocate)
     assert_true(before > 0);
     plan_run_close(&r);
 #else
-    print_message("SKIPPED: a sanitizer has an allocator of its own\n");
-    skip();
+    skip("a sanitizer has an allocator of its own");
 #endif
 }
 

@@ -127,7 +127,7 @@ TEST(test_processors_agree)
 {
     enum { ROWS = 9, WIDTH = 301, COUNT = 45 };
     static uint8_t in[ROWS * WIDTH * 3 + PIXELS_SLACK], plain[2][COUNT * 3 + 1], fast[2][COUNT * 3 + 1];
-    if (!resize_has_avx2()) skip();
+    if (!resize_has_avx2()) skip("this processor has no AVX2");
     int32_t first[COUNT], n[COUNT];
     int16_t weight[COUNT * 2 * 12];
     for (size_t i = 0; i < sizeof in; i++) in[i] = (uint8_t)(i * 73 + i * i * 5 + i / 7);

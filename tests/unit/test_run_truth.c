@@ -665,7 +665,7 @@ TEST(test_lists_that_cannot_be_written)
 TEST(test_skipped_in_a_row)
 {
     static const char faults[] = "nan:tower=0,step=1;nan:tower=0,step=4;nan:tower=0,step=5;nan:tower=0,step=6";
-    if (hooks_load_text(faults) != OK) skip(); /* a build without faults */
+    if (hooks_load_text(faults) != OK) skip("a build without faults");
     Model model = model_of(linear);
     TrainJob job = job_of(&model, 1);
     job.nan_policy = NAN_POLICY_SKIP;
@@ -688,7 +688,7 @@ TEST(test_skipped_in_a_row)
 TEST(test_sum_alone)
 {
     static const char faults[] = "huge:tower=0,step=1,where=grad;huge:tower=1,step=1,where=grad";
-    if (hooks_load_text(faults) != OK) skip(); /* a build without faults */
+    if (hooks_load_text(faults) != OK) skip("a build without faults");
     Model model = model_of(linear);
     TrainJob job = job_of(&model, 2);
     setenv("TOWERS_FAULT", faults, 1);

@@ -273,8 +273,7 @@ TEST(test_refused_step_moves_nothing)
 static void skip_unless_counted(void)
 {
     if (CAN_COUNT) return;
-    print_message("SKIPPED: a sanitizer has an allocator of its own\n");
-    skip();
+    skip("a sanitizer has an allocator of its own");
 }
 
 TEST(test_steps_allocate_nothing)
@@ -292,7 +291,7 @@ TEST(test_steps_of_the_cpu_allocate_nothing)
 {
     const Backend *cpu = NULL;
     skip_unless_counted();
-    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip("no CPU backend here: %s", status_message());
     TowerRun run;
     run_open(&run, cpu, &model_fashion_cnn, 2);
     run_live(&run);

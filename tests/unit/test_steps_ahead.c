@@ -144,7 +144,7 @@ static bool no_cpu(void)
 
 TEST(test_late_results_change_nothing)
 {
-    if (no_cpu()) skip();
+    if (no_cpu()) skip("this build has no CPU backend");
     for (int towers = 1; towers <= 2; towers++) {
         uint64_t weights[STEPS];
         double losses[STEPS + 1];
@@ -171,7 +171,7 @@ TEST(test_late_results_change_nothing)
 
 TEST(test_late_refusal)
 {
-    if (no_cpu()) skip();
+    if (no_cpu()) skip("this build has no CPU backend");
     TowerRun run;
     run_open(&run, true, 2);
     poisoned_step = 4;
@@ -186,7 +186,7 @@ TEST(test_late_refusal)
 
 TEST(test_late_skip)
 {
-    if (no_cpu()) skip();
+    if (no_cpu()) skip("this build has no CPU backend");
     uint64_t weights[STEPS];
     for (int late = 0; late < 2; late++) {
         TowerRun run;
@@ -232,7 +232,7 @@ static void check_capsule(int nan_limit, Status ends, int64_t weights)
  * has closed the gate. */
 TEST_WITH(test_capsule_says_whose_weights_it_has, scratch_make, scratch_drop)
 {
-    if (no_cpu()) skip();
+    if (no_cpu()) skip("this build has no CPU backend");
     check_capsule(1, OK, 4 + GATE_AHEAD);
     check_capsule(0, ERR_NUMERIC, 3);
 }

@@ -481,7 +481,7 @@ TEST(test_reference_as_pytorch)
 TEST(test_cpu_as_pytorch)
 {
     const Backend *cpu;
-    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip("no CPU backend here: %s", status_message());
     for (int critic = 0; critic < GOLDEN; critic++) {
         DeviceConfig threads = {DEVICE_USUAL, .threads = 2, .allow_reference = true};
         PlanOptions usual = {0};

@@ -100,8 +100,7 @@ TEST(a_failure_is_that_of_the_call)
 TEST(forks_have_workers_of_their_own)
 {
 #if defined(__SANITIZE_THREAD__)
-    print_message("SKIPPED: the thread sanitizer allows a fork of several threads no threads\n");
-    skip();
+    skip("the thread sanitizer allows a fork of several threads no threads");
 #endif
     Caller caller = {0};
     NetworkWorker worker, own;
