@@ -73,13 +73,17 @@ cuda_preset() {
     if grep -q '^--   cuda  yes' <<<"$said"; then echo test-cuda; else echo test; fi
 }
 
+# The names of the tests that have failed in a build's last run.
+failed_tests() { sed 's/^[0-9]*://' "$1/Testing/Temporary/LastTestsFailed.log" | sort -u | xargs; }
+
 # check PRESET NAME [ctest options]: a failure is recorded, so that the list at the end is printed nevertheless. One test more than there
 # are cores: the longest of them mostly wait, for what they have killed and for each other.
 check() {
     local preset=$1 name=$2
     shift 2
     echo "== testing $name"
-    ctest --test-dir "build-$preset" --output-on-failure -j $((jobs + 1)) "$@" "${given[@]}" || failed+=" $name"
+    ctest --test-dir "build-$preset" --output-on-failure -j $((jobs + 1)) "$@" "${given[@]}" ||
+        failed+=" $name ($(failed_tests "build-$preset"))"
     cp "build-$preset/Testing/Temporary/LastTest.log" "$logs/test-$name"
 }
 
@@ -110,17 +114,22 @@ run_clang() {
     scripts/check/clang.py "build-$preset" || failed+=" clang"
 }
 
-# Every fuzzer from its corpus, as many at a time as there are cores.
+# Every fuzzer from its corpus, as many at a time as there are cores. One seed, so that what one machine finds another finds, too;
+# TOWERS_FUZZ_SEED and TOWERS_FUZZ_SECONDS look further. The time limit of an input is for one that never ends, on a busy machine.
 run_fuzz() {
     build fuzz fuzzers || return
-    echo "== fuzzing, 30 s each"
+    export TOWERS_FUZZ_SEED=${TOWERS_FUZZ_SEED:-1} TOWERS_FUZZ_SECONDS=${TOWERS_FUZZ_SECONDS:-30}
+    echo "== fuzzing, $TOWERS_FUZZ_SECONDS s each"
+    : >build-fuzz/failed
     find build-fuzz/tests -maxdepth 1 -name 'fuzz_*' -type f -executable -print0 |
         xargs -0 -P "$jobs" -I{} bash -c '
             name=$(basename {}); subject=${name#fuzz_}; found=build-fuzz/tests/found/$subject
-            mkdir -p "$found"
-            {} -max_total_time=30 -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 "$found" "tests/fuzz/corpus/$subject" \
-                >"build-fuzz/$name.log" 2>&1 || { tail -n 40 "build-fuzz/$name.log"; echo "$name failed"; exit 255; }
+            rm -rf "$found" && mkdir -p "$found"
+            {} -seed="$TOWERS_FUZZ_SEED" -max_total_time="$TOWERS_FUZZ_SECONDS" -rss_limit_mb=2048 -timeout=60 -print_final_stats=1 \
+                -artifact_prefix=build-fuzz/$name- "$found" "tests/fuzz/corpus/$subject" >"build-fuzz/$name.log" 2>&1 ||
+                { tail -n 40 "build-fuzz/$name.log"; echo "$name failed"; echo "$name" >>build-fuzz/failed; exit 0; }
             echo "$name: $(grep -o "number_of_executed_units: [0-9]*" "build-fuzz/$name.log")"' || failed+=" fuzz"
+    [ ! -s build-fuzz/failed ] || failed+=" fuzz ($(xargs <build-fuzz/failed))"
 }
 
 run_tsan() {
