@@ -15,7 +15,7 @@ typedef struct ImageCrop {
     bool flip;
 } ImageCrop;
 
-/* A rectangle of y, clipped to nothing: rows and columns may lie outside. */
+/* A rectangle of pixels of y, some of which may lie outside of it. */
 typedef struct ImageRectangle {
     int32_t y, x, h, w;
 } ImageRectangle;

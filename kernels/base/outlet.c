@@ -93,7 +93,7 @@ static void *outlet_run(void *context)
     return NULL;
 }
 
-/* Until the queue is empty, or nothing of it has left for STALL_MS. */
+/* Until the queue is empty, or nothing of it has left for OUTLET_STALL_MS. */
 static bool outlet_drain(Outlet *o)
 {
     int64_t since = clock_ns();

@@ -12,8 +12,8 @@ typedef struct Silence {
     int64_t looked_ns, since_ns, sign_ns;
 } Silence;
 
-/* A look: how long (ns) no sign of life later than the last one was seen, at most since the first look. sign_ns: the latest that is
- * known; 0: none. */
+/* A look, with the time of the latest sign of life that is known (0: none). Returns for how long (ns), at most since the first look,
+ * that time has not changed to a later one. */
 static inline int64_t silence_look(Silence *s, int64_t sign_ns)
 {
     int64_t now = clock_ns();

@@ -116,36 +116,37 @@ static void *lookup_run(void *context)
     return NULL;
 }
 
-/* The addresses of a host, to be ended by errand_leave; NULL if there is no answer yet. The next call goes on waiting for it. */
-static Lookup *lookup_make(const char *host, int port, char *why, size_t bytes)
+/* NULL, and `why`: it cannot be begun. */
+static Lookup *lookup_begin(const char *host, const char *port, char *why, size_t bytes)
 {
-    static _Thread_local Lookup *waiting;
-    char number[16];
-    snprintf(number, sizeof number, "%d", port);
-    if (waiting && (strcmp(waiting->host, host) || strcmp(waiting->port, number))) {
-        errand_leave(&waiting->errand);
-        waiting = NULL;
-    }
-    if (!waiting) waiting = calloc(1, sizeof *waiting);
-    if (!waiting) {
+    Lookup *lookup = calloc(1, sizeof *lookup);
+    if (!lookup) {
         snprintf(why, bytes, "no memory to look up its name");
         return NULL;
     }
-    if (!*waiting->host) {
-        snprintf(waiting->host, sizeof waiting->host, "%s", host);
-        snprintf(waiting->port, sizeof waiting->port, "%s", number);
-        if (!errand_start(&waiting->errand, lookup_run, lookup_drop)) {
-            waiting = NULL;
-            snprintf(why, bytes, "cannot start the thread that looks up its name");
-            return NULL;
-        }
-    }
-    Lookup *lookup = errand_wait(&waiting->errand, NET_ATTEMPT_MS) ? waiting : NULL;
-    if (lookup)
+    snprintf(lookup->host, sizeof lookup->host, "%s", host);
+    snprintf(lookup->port, sizeof lookup->port, "%s", port);
+    if (errand_start(&lookup->errand, lookup_run, lookup_drop)) return lookup;
+    snprintf(why, bytes, "cannot start the thread that looks up its name");
+    return NULL;
+}
+
+/* The addresses of a host, to be ended by errand_leave; NULL if there is no answer yet. The next call goes on waiting for it. */
+static Lookup *lookup_make(const char *host, const char *port, char *why, size_t bytes)
+{
+    static _Thread_local Lookup *waiting;
+    Lookup *answered = NULL;
+    if (waiting && (strcmp(waiting->host, host) || strcmp(waiting->port, port))) {
+        errand_leave(&waiting->errand);
         waiting = NULL;
+    }
+    if (!waiting) waiting = lookup_begin(host, port, why, bytes);
+    if (!waiting) return NULL;
+    if (errand_wait(&waiting->errand, NET_ATTEMPT_MS))
+        answered = waiting, waiting = NULL;
     else
         snprintf(why, bytes, "the name server does not answer");
-    return lookup;
+    return answered;
 }
 
 /* Tries all addresses; the descriptor, or -1. */
@@ -177,7 +178,7 @@ int net_connect(const char *host, int port, char *why, size_t bytes)
         freeaddrinfo(found);
         return fd;
     }
-    Lookup *lookup = lookup_make(host, port, why, bytes);
+    Lookup *lookup = lookup_make(host, number, why, bytes);
     if (!lookup) return -1;
     if (lookup->error) snprintf(why, bytes, "%s", gai_strerror(lookup->error));
     fd = addresses_connect(host, lookup->found, why, bytes);
