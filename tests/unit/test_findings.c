@@ -140,6 +140,43 @@ TEST_WITH(test_each_kind, set_up, scratch_drop)
     json_decref(root);
 }
 
+static json_t *found_with_test(void)
+{
+    Source *part[SPLITS] = {0};
+    json_t *root = NULL;
+    SourceConfig config = {.path = set};
+    FindingsConfig wanted = {.turned = "stay", .most = 1000, .decoded = decoded_most, .examples = 10};
+    for (int s = 0; s < SPLITS; s++) {
+        assert_int_equal(source_open(&config, (Split)s, &part[s]), OK);
+        wanted.part[s] = part[s];
+    }
+    assert_int_equal(findings_make(&wanted, &root), OK);
+    for (int s = 0; s < SPLITS; s++) source_close(part[s]);
+    return root;
+}
+
+/* Between each two of three parts, and within those that are not trained on. */
+TEST_WITH(test_equal_files_of_three_parts, set_up, scratch_drop)
+{
+    plain_put(1000, 12, "train/a");
+    plain_put(2000, 12, "train/b");
+    plain_put(3000, 4, "val/a");
+    plain_put(4000, 4, "val/b");
+    plain_put(5000, 4, "test/a");
+    plain_put(6000, 4, "test/b");
+    square_put("test/a/evaluated.pgm", 20, 255, 200, 3001);
+    square_put("test/a/trained.pgm", 20, 255, 200, 1001);
+    square_put("val/b/twin.pgm", 20, 255, 200, 4001);
+    square_put("test/b/other.pgm", 20, 255, 200, 5001);
+    json_t *root = found_with_test();
+    expect(root, 0, "also trained on", 1, "1 of 11 test images are also training images", "/test/a/trained.pgm");
+    expect(root, 1, "also evaluated on", 1, "1 of 11 test images are also evaluation images", "/test/a/evaluated.pgm");
+    expect(root, 2, "in several classes", 2, "2 of 11 test images are in several classes", "/test/a/plain-1.pgm");
+    expect(root, 3, "copies", 1, "1 of 9 evaluation images are copies of others of their class", "/val/b/twin.pgm");
+    assert_int_equal(json_array_size(json_object_get(root, "findings")), 4);
+    json_decref(root);
+}
+
 /* A set without anything conspicuous; gray of 16 bits that reaches white; and what is counted if not all are looked at. */
 TEST_WITH(test_bounds, set_up, scratch_drop)
 {

@@ -12,6 +12,7 @@ enum { HEAD_READ = 1 << 16, TINY_SIDE = 16, FEW_IMAGES = 10, WHITE = 65535, KIND
 
 typedef enum FindingKind {
     KIND_LEAK = 0,
+    KIND_SHARED,
     KIND_CONTRADICTION,
     KIND_EMPTY,
     KIND_UNDECODABLE,
@@ -27,12 +28,17 @@ typedef enum FindingKind {
 #define KIND_BIT(kind) (1u << (kind))
 #define SUSPECT KIND_BIT(KINDS) /* it may have one color: few bytes for its pixels */
 
-static const char *const kind_names[KINDS] = {
-    [KIND_LEAK] = "also trained on",  [KIND_CONTRADICTION] = "in several classes",
-    [KIND_EMPTY] = "empty",           [KIND_UNDECODABLE] = "without a header",
-    [KIND_DEEP] = "gray of 16 bits",  [KIND_ROTATED] = "stored rotated",
-    [KIND_CONSTANT] = "of one color", [KIND_TINY] = "tiny",
-    [KIND_COPY] = "copies",           [KIND_FEW] = "small classes"};
+static const char *const kind_names[KINDS] = {[KIND_LEAK] = "also trained on",
+                                              [KIND_SHARED] = "also evaluated on",
+                                              [KIND_CONTRADICTION] = "in several classes",
+                                              [KIND_EMPTY] = "empty",
+                                              [KIND_UNDECODABLE] = "without a header",
+                                              [KIND_DEEP] = "gray of 16 bits",
+                                              [KIND_ROTATED] = "stored rotated",
+                                              [KIND_CONSTANT] = "of one color",
+                                              [KIND_TINY] = "tiny",
+                                              [KIND_COPY] = "copies",
+                                              [KIND_FEW] = "small classes"};
 
 typedef struct LookWorker {
     Bytes bytes;
@@ -206,7 +212,12 @@ static bool labels_differ(const LookOver *l, int64_t a, int64_t b)
     return n != source_labels(source_of(l, b), id_of(l, b), &y) || memcmp(x, y, (size_t)n * sizeof *x) != 0;
 }
 
-/* The first of equal files has the lowest number, so it is of the training if any is. */
+static Split part_with(const LookOver *l, int64_t number)
+{
+    return part_of(l, &number);
+}
+
+/* The first of equal files has the lowest number, so it is of the training if any is, else of the evaluation. */
 static Status equal_look(LookOver *l)
 {
     Status st = OK;
@@ -219,9 +230,10 @@ static Status equal_look(LookOver *l)
         if (!source_file(source_of(l, i), id_of(l, i), path, sizeof path, &bytes[i])) bytes[i] = 0;
     TRY_OUT(equal_files_find(&(EqualFiles){files ? l->all : 0, bytes, number_path, l}, first));
     for (int64_t i = 0; files && i < l->all; i++) {
-        if (first[i] == i || first[i] >= l->looked[SPLIT_TRAIN]) continue;
-        if (i >= l->looked[SPLIT_TRAIN])
-            l->kinds[i] |= KIND_BIT(KIND_LEAK);
+        if (first[i] == i) continue;
+        Split of_first = part_with(l, first[i]);
+        if (part_with(l, i) != of_first)
+            l->kinds[i] |= of_first == SPLIT_TRAIN ? KIND_BIT(KIND_LEAK) : KIND_BIT(KIND_SHARED);
         else if (labels_differ(l, first[i], i))
             l->kinds[i] |= KIND_BIT(KIND_CONTRADICTION), l->kinds[first[i]] |= KIND_BIT(KIND_CONTRADICTION);
         else
@@ -287,6 +299,7 @@ static void kind_text(const LookOver *l, FindingKind kind, const Count *count, T
 {
     static const char *const are[KINDS] = {
         [KIND_LEAK] = " are also training images (equal files): what is measured on them is too good",
+        [KIND_SHARED] = " are also evaluation images (equal files): an evaluation that chose the weights has seen them",
         [KIND_CONTRADICTION] = " are in several classes (equal files)",
         [KIND_EMPTY] = " are empty files",
         [KIND_UNDECODABLE] = " have no header of an image that can be read",
