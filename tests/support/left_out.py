@@ -205,6 +205,21 @@ def shards():
               [("not-a-shard", 1, "1 %s" % (ending if re.fullmatch(r"\.\w+", ending) else "other"), "/train-00000-of-00002" + ending)])
     for name in ("train-0 (1).tar", "train-0 copy.tar", "train-0-Copy.tar"):
         refused("twin", {"train-0.tar": whole, name: whole, "val-0.tar": tar(few(2, "v"))}, 3, "are equal, so that each of their images would count twice")
+    other = whole.replace(b"\x00\x00\x00\x00IEND", b"\x00\x00\x00\x01IEND") # samples of the same places and names
+    refused("twin", {"train/0.tar": whole, "train/b.tar": other, "train/c.tar": whole, "val/v.tar": tar(few(2, "v"))}, 3,
+            "/0.tar' and '[^ ]*/c.tar' are equal")
+    for part, below in (("train", "b/x.txt"), ("train", "b/0.tar"), ("val", "a/0.png")):
+        for beside in ({}, {part + "/0.tar": whole}):
+            parts = {"train/t.tar": whole, "val/v.tar": tar(few(2, "v")), "test/t.tar": tar(few(2, "t"))}
+            del parts[part + "/" + part[0] + ".tar"]
+            refused("mixed", {**parts, **beside, part + "/" + below: picture()}, 3, "/%s' holds folders, but other parts" % part)
+    # what stands in for the training part is found by those alone who may take it
+    make("alone", {"val/v.tar": tar(few(2, "v"))})
+    for command, code, pattern in ((("data", "info", "alone"), 0, "evaluation: 2 images"),
+                                   (("train", "fashion_cnn", "--data-path", "alone", "--epochs", "0", "--device", "cpu"), 2, "no shards named train, but val")):
+        found, text = run(*command)
+        if found != code or pattern not in text:
+            complain("alone", "exit %d, expected %d and '%s': %s" % (found, code, pattern, text))
     refused("link", {"train-0.tar": whole, "train-latest.tar": ("train-0.tar",), "val-0.tar": tar(few(2, "v"))}, 3, "are equal")
     taken("packed", {"train-0.tar": whole, "train-0.tar.gz": gzip.compress(whole), "val-0.tar": tar(few(2, "v"))}, 4,
           [("not-a-shard", 1, "1 .gz", "/train-0.tar.gz")])

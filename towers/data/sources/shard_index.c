@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include "towers/data/sources/class_names.h"
+#include "towers/data/sources/equal_files.h"
 #include "towers/data/sources/parallel.h"
 #include "towers/data/sources/reader.h"
 #include "towers/data/sources/shard_set.h"
@@ -58,16 +59,31 @@ static void labels_range(const Listing *l, int32_t *least, int32_t *most)
 
 /* ---- shards that are there twice */
 
-typedef struct ListHash {
-    uint64_t hash;
-    int list;
-} ListHash;
+typedef struct Twin {
+    uint64_t hash; /* of its samples */
+    const char *path;
+} Twin;
 
-static int by_list_hash(const void *a, const void *b)
+static size_t folder_bytes(const char *path)
 {
-    const ListHash *x = a, *y = b;
+    const char *slash = strrchr(path, '/');
+    return slash ? (size_t)(slash - path) : 0;
+}
+
+static int by_hash_and_folder(const void *a, const void *b)
+{
+    const Twin *x = a, *y = b;
     if (x->hash != y->hash) return x->hash < y->hash ? -1 : 1;
-    return (x->list > y->list) - (x->list < y->list);
+    size_t of_x = folder_bytes(x->path), of_y = folder_bytes(y->path);
+    if (of_x != of_y) return of_x < of_y ? -1 : 1;
+    int order = memcmp(x->path, y->path, of_x);
+    return order ? order : strcmp(x->path, y->path);
+}
+
+static bool may_be_equal(const Twin *a, const Twin *b)
+{
+    size_t folder = folder_bytes(a->path);
+    return a->hash == b->hash && folder == folder_bytes(b->path) && !memcmp(a->path, b->path, folder);
 }
 
 /* Equal shards have samples at equal places, of equal names and labels. */
@@ -78,33 +94,51 @@ static uint64_t list_hash(const ShardList *list)
                                 XXH3_64bits(p->samples, (size_t)p->samples_count * sizeof *p->samples));
 }
 
-static bool are_beside(const char *a, const char *b)
+static Status twin_path(const void *context, int64_t number, char path[PATH_BYTES])
 {
-    size_t folder = (size_t)(strrchr(a, '/') - a);
-    return !strncmp(a, b, folder + 1) && !strchr(b + folder + 1, '/');
+    const Twin *twins = context;
+    snprintf(path, PATH_BYTES, "%s", twins[number].path);
+    return OK;
 }
 
-/* A copy of a shard under another name ("train-0 (1).tar") would count its images twice. */
+static Status equal_refuse(const Twin *twins, int count)
+{
+    Status st = OK;
+    uint64_t *bytes = calloc((size_t)count, sizeof *bytes);
+    int64_t *first = calloc((size_t)count, sizeof *first);
+    struct stat info;
+    if (!bytes || !first) TRY_OUT(FAIL(ERR_MEMORY, "no memory to compare %d shards", count));
+    for (int i = 0; i < count; i++) bytes[i] = stat(twins[i].path, &info) == 0 ? (uint64_t)info.st_size : 0;
+    TRY_OUT(equal_files_find(&(EqualFiles){count, bytes, twin_path, twins}, first));
+    for (int i = 0; i < count; i++)
+        if (first[i] != i)
+            TRY_OUT(FAIL(ERR_FORMAT,
+                         "'%s' and '%s' are equal, so that each of their images would count twice: remove one of them",
+                         twins[first[i]].path, twins[i].path));
+out:
+    free(bytes);
+    free(first);
+    return st;
+}
+
+/* A copy of a shard under another name ("train-0 (1).tar") would count its images twice. Only those of one folder are
+ * compared, and only the bytes of those whose samples look alike. */
 static Status twins_refuse(const Listing *l)
 {
     Status st = OK;
-    ListHash *hashes = malloc(((size_t)l->count + 1) * sizeof *hashes);
-    if (!hashes) return FAIL(ERR_MEMORY, "no memory to compare %d shards", l->count);
-    for (int i = 0; i < l->count; i++) hashes[i] = (ListHash){list_hash(&l->lists[i]), i};
-    qsort(hashes, (size_t)l->count, sizeof *hashes, by_list_hash);
-    for (int i = 1; i < l->count; i++) {
-        const char *a = l->lists[hashes[i - 1].list].path, *b = l->lists[hashes[i].list].path;
-        bool equal = hashes[i].hash == hashes[i - 1].hash && are_beside(a, b) &&
-                     l->lists[hashes[i].list].found.parts.samples_count > 0;
-        if (equal) TRY_OUT(files_equal(a, b, &equal));
-        if (equal)
-            TRY_OUT(FAIL(ERR_FORMAT,
-                         "'%s' and '%s' are equal, so that each of their images would count twice: remove "
-                         "one of them",
-                         a, b));
+    int count = 0;
+    Twin *twins = malloc(((size_t)l->count + 1) * sizeof *twins);
+    if (!twins) return FAIL(ERR_MEMORY, "no memory to compare %d shards", l->count);
+    for (int i = 0; i < l->count; i++)
+        if (l->lists[i].found.parts.samples_count > 0)
+            twins[count++] = (Twin){list_hash(&l->lists[i]), l->lists[i].path};
+    qsort(twins, (size_t)count, sizeof *twins, by_hash_and_folder);
+    for (int i = 0, end; i < count; i = end) {
+        for (end = i + 1; end < count && may_be_equal(&twins[i], &twins[end]);) end++;
+        if (end > i + 1) TRY_OUT(equal_refuse(twins + i, end - i));
     }
 out:
-    free(hashes);
+    free(twins);
     return st;
 }
 
@@ -390,10 +424,9 @@ out:
     return st;
 }
 
-static void request_key(Request *r)
+/* `instead`: of samples that stand in for a part that the set lacks. Only who may take them (SourceConfig.whole) finds these. */
+static void request_key(Request *r, bool instead)
 {
-    /* Whether the whole of a set without parts may be evaluated: for training it may not, though an index is there. */
-    int whole = r->config->whole && r->split != SPLIT_TRAIN;
     char text[3 * PATH_BYTES], here[PATH_BYTES] = "", *full = NULL;
     bool list = is_shard_list(r->config->path); /* whose links are watched since version 4 */
     if (list) {
@@ -404,7 +437,7 @@ static void request_key(Request *r)
     const char *path = full ? full : r->config->path; /* a list may be of any length */
     XXH128_hash_t of_path = XXH3_128bits(path, strlen(path));
     int n = snprintf(text, sizeof text, "shards %d\n%s\n%016" PRIx64 "%016" PRIx64 "\n%d %d %d %d %d %d %.17g",
-                     5 + list, here, (uint64_t)of_path.high64, (uint64_t)of_path.low64, (int)r->split, whole,
+                     7 + list, here, (uint64_t)of_path.high64, (uint64_t)of_path.low64, (int)r->split, instead,
                      (int)r->config->label_base, (int)r->config->rule, r->config->partial,
                      shard_class_files(r->config->path), r->config->val_split);
     free(full);
@@ -429,8 +462,12 @@ Status shard_index_open(const SourceConfig *config, Split split, const Index *op
     Index own = {0};
     const Index *train = NULL;
     Request request = {.config = config, .split = split};
-    request_key(&request);
+    request_key(&request, false);
     TRY(index_find(request.key, index, &found));
+    if (!found && config->whole) {
+        request_key(&request, true);
+        TRY(index_find(request.key, index, &found));
+    }
     if (found && !index->header->train) return OK;
     if (found) {
         TRY_OUT(train_open(config, open, &own, &train));
@@ -442,6 +479,7 @@ Status shard_index_open(const SourceConfig *config, Split split, const Index *op
     shard_set_classes(&set, choice.from);
     TRY_OUT(shard_set_check(config, &set, choice.from));
     request.val_split = choice.divided ? config->val_split : 0;
+    request_key(&request, choice.from != split && !choice.divided);
     bool trained = split != SPLIT_TRAIN && (choice.divided || set.of[SPLIT_TRAIN].count);
     if (trained && !train) TRY_OUT(train_open(config, open, &own, &train));
     TRY_OUT(index_build(&request, &set, choice.from, trained ? train : NULL, index));

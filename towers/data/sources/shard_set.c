@@ -139,7 +139,15 @@ static bool has_both(const char *path, const char *name, char found[PATH_BYTES])
     return shards && folders;
 }
 
-static const TreeKind tree_kind = {.has = has_shards}, both_kind = {.has = has_both};
+static bool has_folders(const char *path, const char *name, char found[PATH_BYTES])
+{
+    bool shards, folders = false;
+    if (path_join(found, path, name) == OK) folder_look(found, &shards, &folders);
+    return folders;
+}
+
+static const TreeKind tree_kind = {.has = has_shards}, both_kind = {.has = has_both},
+                      folders_kind = {.has = has_folders};
 
 static Status shard_note(ShardSet *set, const char *path, ShardKind kind, Split split)
 {
@@ -278,6 +286,21 @@ bool is_shard_list(const char *path)
     return stat(path, &info) != 0 ? strchr(path, '{') || strstr(path, "::") : S_ISREG(info.st_mode);
 }
 
+/* A part that may have its images in its folders, or its shards a folder deeper, is not left out in silence. */
+static Status folders_refuse(const char *path, char parts[SPLITS][PATH_BYTES])
+{
+    char others[SPLITS][PATH_BYTES];
+    TRY(tree_parts(path, &folders_kind, others));
+    for (Split s = SPLIT_TRAIN; s < SPLITS; s++)
+        if (*others[s] && !*parts[s])
+            return FAIL(
+                ERR_FORMAT,
+                "'%s' holds folders, but other parts of the set are shards: move the shards into it and the folders "
+                "out of it, or give the shards by their names as --data-path",
+                others[s]);
+    return OK;
+}
+
 Status shard_set_find(const char *path, ShardSet *set)
 {
     char parts[SPLITS][PATH_BYTES];
@@ -287,6 +310,7 @@ Status shard_set_find(const char *path, ShardSet *set)
     if (!full) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
     Status st = tree_parts(full, &tree_kind, parts);
     bool divided = st == OK && tree_bits(parts);
+    if (divided) st = folders_refuse(full, parts);
     if (st == OK) st = divided ? index_watched_add(&set->index, full) : folder_list(full, SPLITS, set);
     for (Split s = SPLIT_TRAIN; s < SPLITS && divided && st == OK; s++)
         if (*parts[s]) st = folder_list(parts[s], s, set);
