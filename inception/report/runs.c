@@ -9,6 +9,7 @@
 #include "kernels/base/array.h"
 #include "kernels/base/place.h"
 #include "towers/files/files.h"
+#include "towers/files/json.h"
 #include "towers/store/run_dir.h"
 
 #include <dirent.h>
@@ -255,11 +256,21 @@ static bool is_sweep(const char *path)
     return has_file(path, "sweep.json");
 }
 
-/* One row for the runs of a sweep: the best of their scores, the sum of their times; running or stopped if one of them is. */
+/* The runs that the sweep is to have; 0 if its file does not say. */
+static int sweep_runs(const char *path)
+{
+    json_t *root = json_of_run(path, "sweep.json");
+    int runs = (int)json_array_size(json_object_get(root, "settings"));
+    json_decref(root);
+    return runs;
+}
+
+/* One row for the runs of a sweep: the best of their scores, the sum of their times; running or stopped if one of them is, and
+ * stopped if some are not begun. */
 static void sweep_row(const RunRow *runs, int count, const char *path, const char *name, RunRow *row)
 {
     *row = (RunRow){.kind = NOT_SCORED, .score = ABSENT, .seconds = ABSENT, .runs = count};
-    int failed = 0, running = 0, stopped = 0;
+    int failed = 0, running = 0, stopped = 0, wanted = sweep_runs(path);
     snprintf(row->name, sizeof row->name, "%s", name);
     for (int i = 0; i < count; i++) {
         const RunRow *run = &runs[i];
@@ -277,13 +288,14 @@ static void sweep_row(const RunRow *runs, int count, const char *path, const cha
         stopped += !strcmp(run->state, "stopped");
     }
     snprintf(row->state, sizeof row->state, "%s",
-             running                    ? "running"
-             : stopped                  ? "stopped"
-             : count && failed == count ? "failed"
-                                        : "finished");
+             running                     ? "running"
+             : stopped || count < wanted ? "stopped"
+             : count && failed == count  ? "failed"
+                                         : "finished");
     Text why = text_start(row->why, sizeof row->why);
-    text_add(&why, "a sweep of %d run%s%s: towers runs %s", count, count == 1 ? "" : "s", failed ? ", some failed" : "",
-             path);
+    text_add(&why, "a sweep of %d run%s", count, count == 1 ? "" : "s");
+    if (count < wanted) text_add(&why, " of %d", wanted);
+    text_add(&why, "%s: towers runs %s", failed ? ", some failed" : "", path);
 }
 
 /* The runs in a folder, and as one row each the sweeps in it, whose runs are a folder deeper. */

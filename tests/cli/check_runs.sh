@@ -132,6 +132,10 @@ assert rows['grid']['score'] == max(row['score'] for row in inner) and rows['gri
 assert abs(rows['grid']['seconds'] - sum(row['seconds'] for row in inner)) < 1e-6, rows
 PY
 
+echo '{"format": "towers sweep 1", "settings": [{}, {}, {}]}' >many/grid/sweep.json
+"$towers" runs many >out && grep -qE '^grid +fashion_cnn +stopped .* a sweep of 2 runs of 3: ' out || complain "a sweep that ended between two runs: $(cat out)"
+echo '{"format": "towers sweep 1", "settings": [{}, {}]}' >many/grid/sweep.json
+"$towers" runs many >out && grep -qE '^grid +fashion_cnn +finished ' out || complain "a sweep of which all runs have ended: $(cat out)"
 sed -i 's/"outcome":"finished"/"outcome":"stopped"/' many/grid/t002/outcome.json
 "$towers" runs many >out && grep -qE '^grid +fashion_cnn +stopped ' out || complain "a sweep of which a run was stopped: $(cat out)"
 
