@@ -213,6 +213,7 @@ def shards():
             parts = {"train/t.tar": whole, "val/v.tar": tar(few(2, "v")), "test/t.tar": tar(few(2, "t"))}
             del parts[part + "/" + part[0] + ".tar"]
             refused("mixed", {**parts, **beside, part + "/" + below: picture()}, 3, "/%s' holds folders, but other parts" % part)
+    refused("tests alone", {"test/t.tar": tar(few(30, "t"))}, 2, "no shards named train, but test", ("--val-split", "0.2"))
     # what stands in for the training part is found by those alone who may take it
     make("alone", {"val/v.tar": tar(few(2, "v"))})
     for command, code, pattern in ((("data", "info", "alone"), 0, "evaluation: 2 images"),

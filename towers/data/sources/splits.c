@@ -59,7 +59,8 @@ Status split_choose(const SourceConfig *config, unsigned parts, Split split, con
     *choice = (SplitChoice){.from = split, .divided = divide && split != SPLIT_TEST};
     if (choice->divided) choice->from = SPLIT_TRAIN;
     if (!parts && split != SPLIT_TEST) choice->from = SPLITS;
-    if (one && choice->from == SPLIT_TRAIN && (divide || config->whole))
+    bool tests = divide && parts == SPLIT_BIT(SPLIT_TEST); /* nothing is trained on these */
+    if (one && choice->from == SPLIT_TRAIN && (divide || config->whole) && !tests)
         choice->from = (Split)__builtin_ctz(parts); /* the only part is all there is */
     if (choice->from == SPLITS || parts & SPLIT_BIT(choice->from)) return OK;
     return FAIL(ERR_ARG, "'%s' has no %s named %s, but %s", config->path, kind, split_names[choice->from],
