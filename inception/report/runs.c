@@ -9,7 +9,6 @@
 #include "kernels/base/array.h"
 #include "kernels/base/place.h"
 #include "towers/files/files.h"
-#include "towers/files/json.h"
 #include "towers/store/run_dir.h"
 
 #include <dirent.h>
