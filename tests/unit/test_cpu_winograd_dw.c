@@ -82,7 +82,7 @@ static bool takes(Dtype dtype, int n, int channels)
 static void need(Dtype dtype)
 {
     if (takes(dtype, 2, 32)) return;
-    skip("this processor has no use for it: no AVX-512 or AVX2 for %s, or AMX for bf16", dtype_name(dtype));
+    skip("this processor has no use for it: no AVX-512, AVX2 or NEON for %s, or AMX for bf16", dtype_name(dtype));
 }
 
 static void check_all(Dtype dtype, void (*check)(const GradientKernel *kernel, const GradientCase *c))

@@ -28,17 +28,22 @@ typedef enum FindingKind {
 #define KIND_BIT(kind) (1u << (kind))
 #define SUSPECT KIND_BIT(KINDS) /* it may have one color: few bytes for its pixels */
 
-static const char *const kind_names[KINDS] = {[KIND_LEAK] = "also trained on",
-                                              [KIND_SHARED] = "also evaluated on",
-                                              [KIND_CONTRADICTION] = "in several classes",
-                                              [KIND_EMPTY] = "empty",
-                                              [KIND_UNDECODABLE] = "without a header",
-                                              [KIND_DEEP] = "gray of 16 bits",
-                                              [KIND_ROTATED] = "stored rotated",
-                                              [KIND_CONSTANT] = "of one color",
-                                              [KIND_TINY] = "tiny",
-                                              [KIND_COPY] = "copies",
-                                              [KIND_FEW] = "small classes"};
+/* The name of each kind, and what is said of its images; NULL: kind_text, or few_add, makes the sentence. */
+static const struct {
+    const char *name, *are;
+} kind_texts[KINDS] = {
+    [KIND_LEAK] = {"also trained on", " are also training images (equal files): what is measured on them is too good"},
+    [KIND_SHARED] = {"also evaluated on",
+                     " are also evaluation images (equal files): an evaluation that chose the weights has seen them"},
+    [KIND_CONTRADICTION] = {"in several classes", " are in several classes (equal files)"},
+    [KIND_EMPTY] = {"empty", " are empty files"},
+    [KIND_UNDECODABLE] = {"without a header", " have no header of an image that can be read"},
+    [KIND_DEEP] = {"gray of 16 bits", NULL},
+    [KIND_ROTATED] = {"stored rotated", NULL},
+    [KIND_CONSTANT] = {"of one color", " have one color only"},
+    [KIND_TINY] = {"tiny", " have less than 16 pixels in width or height"},
+    [KIND_COPY] = {"copies", " are copies of others of their class (equal files)"},
+    [KIND_FEW] = {"small classes", NULL}};
 
 typedef struct LookWorker {
     Bytes bytes;
@@ -297,22 +302,13 @@ static void deep_text(const LookOver *l, Text *to)
 
 static void kind_text(const LookOver *l, FindingKind kind, const Count *count, Text *to)
 {
-    static const char *const are[KINDS] = {
-        [KIND_LEAK] = " are also training images (equal files): what is measured on them is too good",
-        [KIND_SHARED] = " are also evaluation images (equal files): an evaluation that chose the weights has seen them",
-        [KIND_CONTRADICTION] = " are in several classes (equal files)",
-        [KIND_EMPTY] = " are empty files",
-        [KIND_UNDECODABLE] = " have no header of an image that can be read",
-        [KIND_CONSTANT] = " have one color only",
-        [KIND_TINY] = " have less than 16 pixels in width or height",
-        [KIND_COPY] = " are copies of others of their class (equal files)"};
     parts_text(l, count, to);
     if (kind == KIND_ROTATED)
         text_add(to, " are stored rotated (EXIF orientation) and %s", l->config->turned);
     else if (kind == KIND_DEEP)
         deep_text(l, to);
     else
-        text_add(to, "%s", are[kind]);
+        text_add(to, "%s", kind_texts[kind].are);
 }
 
 static Status finding_add(json_t *list, const char *kind, bool left_out, const char *text, int64_t count, json_t *files)
@@ -344,7 +340,7 @@ static Status few_add(const LookOver *l, json_t *list)
         text_add(&to, "%" PRId64 " of %d classes ha%s fewer than %d training images, the smallest %" PRId64 ": %.200s",
                  few, trained, few == 1 ? "s" : "ve", FEW_IMAGES, images[least], info->class_names[least]);
     free(images);
-    if (few) return finding_add(list, kind_names[KIND_FEW], false, text, few, names);
+    if (few) return finding_add(list, kind_texts[KIND_FEW].name, false, text, few, names);
     json_decref(names);
     return OK;
 }
@@ -381,7 +377,7 @@ static Status list_make(const LookOver *l, json_t *list)
         int64_t sum = count.of[SPLIT_TRAIN] + count.of[SPLIT_VAL] + count.of[SPLIT_TEST];
         if (sum) kind_text(l, kind, &count, &to);
         if (sum)
-            TRY(finding_add(list, kind_names[kind], false, text, sum, count.files));
+            TRY(finding_add(list, kind_texts[kind].name, false, text, sum, count.files));
         else
             json_decref(count.files);
     }

@@ -424,7 +424,8 @@ out:
     return st;
 }
 
-/* `instead`: of samples that stand in for a part that the set lacks. Only who may take them (SourceConfig.whole) finds these. */
+/* `instead`: the samples stand in for a part that the set lacks. Only a config with `whole`, which may take them, looks for such an
+ * index. */
 static void request_key(Request *r, bool instead)
 {
     char text[3 * PATH_BYTES], here[PATH_BYTES] = "", *full = NULL;
