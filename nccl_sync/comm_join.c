@@ -1,10 +1,7 @@
-/* Joins a process to those of its run: chooses the communicator that its device, its groups and this build allow. What
- * else the build decides is here, too. */
+/* Joins a process to those of its run: chooses the communicator that its device, its groups and this build allow. */
 #include "nccl_sync/comm_ops.h"
 #include "nccl_sync/comm_record.h"
 #include "nccl_sync/link_carried.h"
-
-#include <unistd.h>
 
 #ifndef TOWERS_HAVE_CUDA
 #pragma weak comm_nccl_open /* nobody calls it: no device is one of NCCL's */
@@ -42,8 +39,6 @@ Status comm_join(const CommConfig *config, CommShared *shared, Device *device, C
     return OK;
 }
 
-/* ---- what else depends on the build */
-
 Status comm_carrier_start(const Placement *place, struct Star *control, Carrier **made)
 {
 #ifdef TOWERS_HAVE_MPI
@@ -54,30 +49,3 @@ Status comm_carrier_start(const Placement *place, struct Star *control, Carrier 
     return OK;
 #endif
 }
-
-bool comm_mpi_text(char *text, size_t bytes)
-{
-#ifdef TOWERS_HAVE_MPI
-    link_mpi_text(text, bytes);
-    return true;
-#else
-    if (bytes) *text = 0;
-    return false;
-#endif
-}
-
-_Noreturn void comm_exit(int code)
-{
-#ifdef TOWERS_HAVE_MPI
-    link_mpi_exit(code);
-#else
-    _exit(code);
-#endif
-}
-
-#ifndef TOWERS_HAVE_CUDA
-void comm_nccl_text(char *text, size_t bytes)
-{
-    if (bytes) *text = 0;
-}
-#endif
