@@ -5,7 +5,6 @@
 
 #include "kernels/base/array.h"
 #include "towers/data/images/resize_rows.h"
-#include "towers/data/images/resize_tf.h"
 
 struct Resizer {
     Axis rows, columns; /* along h, along w */
@@ -14,11 +13,6 @@ struct Resizer {
     uint8_t *scratch; /* owned: the image after the first pass */
     size_t scratch_room;
 };
-
-static double filter_reach(ResizeFilter filter)
-{
-    return filter == RESIZE_BICUBIC ? 2 : 1;
-}
 
 static double filter_value(ResizeFilter filter, double x)
 {
@@ -29,37 +23,13 @@ static double filter_value(ResizeFilter filter, double x)
     return x < 2 ? ((x - 5) * x + 8) * x * a - 4 * a : 0;
 }
 
-/* The inputs [*first, *end) that output x depends on. */
-static void taps_of(ResizeFilter filter, int32_t in, int32_t out, int32_t x, int32_t *first, int32_t *end)
-{
-    if (filter >= RESIZE_TF_BILINEAR) {
-        tf_taps(filter, in, out, x, NULL, first, end);
-        return;
-    }
-    double ratio = (double)in / out, reach = filter_reach(filter) * (ratio > 1 ? ratio : 1), center = (x + 0.5) * ratio;
-    *first = (int32_t)fmax(center - reach + 0.5, 0);
-    *end = (int32_t)fmin(center + reach + 0.5, in);
-}
-
-Rect resize_support(const Resize *r)
-{
-    int32_t y0, y1, x0, x1, unused;
-    taps_of(r->filter, r->in_h, r->out_h, r->window.y, &y0, &unused);
-    taps_of(r->filter, r->in_h, r->out_h, r->window.y + r->window.h - 1, &unused, &y1);
-    taps_of(r->filter, r->in_w, r->out_w, r->window.x, &x0, &unused);
-    taps_of(r->filter, r->in_w, r->out_w, r->window.x + r->window.w - 1, &unused, &x1);
-    return (Rect){y0, x0, y1 - y0, x1 - x0};
-}
-
-/* ---- weights */
-
 static void weights_fill(Axis *axis, ResizeFilter filter, int32_t in, int32_t out, int32_t x, int32_t slot,
                          double *exact)
 {
     double ratio = (double)in / out, scale = 1 / (ratio > 1 ? ratio : 1), center = (x + 0.5) * ratio, sum = 0;
     int32_t first, end, taps = axis->taps;
     int16_t *weight = axis->weight + 2 * (size_t)slot * (size_t)taps;
-    taps_of(filter, in, out, x, &first, &end);
+    resize_taps(filter, in, out, x, &first, &end);
     for (int32_t i = first; i < end; i++) sum += exact[i - first] = filter_value(filter, (i + 0.5 - center) * scale);
     for (int32_t i = 0; i < taps; i++) {
         double share = i < end - first ? exact[i] / sum * (1 << WEIGHT_BITS) : 0;
@@ -74,7 +44,7 @@ static void weights_fill(Axis *axis, ResizeFilter filter, int32_t in, int32_t ou
 static Status axis_fill(Resizer *r, Axis *axis, ResizeFilter filter, int32_t in, int32_t out, int32_t from,
                         int32_t count)
 {
-    double ratio = (double)in / out, reach = filter_reach(filter) * (ratio > 1 ? ratio : 1);
+    double ratio = (double)in / out, reach = resize_reach(filter) * (ratio > 1 ? ratio : 1);
     int32_t taps = (2 * (int32_t)ceil(reach) + 1 + 3) / 4 * 4;
     size_t weights = 2 * (size_t)count * (size_t)taps;
     TRY(array_reserve(&axis->first, &axis->first_room, 2 * (size_t)count, sizeof *axis->first, "the taps of a filter"));
@@ -144,25 +114,6 @@ void column_resize(const int16_t *weight, int32_t n, int32_t taps, const uint8_t
 }
 
 /* ---- one image */
-
-Status resize_check(const Resize *r, const Pixels *in)
-{
-    if (r->in_h < 1 || r->in_w < 1 || r->in_h > IMAGE_SIDE_MAX || r->in_w > IMAGE_SIDE_MAX || r->out_h < 1 ||
-        r->out_w < 1)
-        return FAIL(ERR_ARG,
-                    "cannot resize %d x %d pixels to %d x %d: sides are at least 1, those of an image at most "
-                    "%d",
-                    r->in_w, r->in_h, r->out_w, r->out_h, IMAGE_SIDE_MAX);
-    if (in->c < 1 || in->c > 4) return FAIL(ERR_ARG, "cannot resize images of %d channels: expected 1 to 4", in->c);
-    Rect w = r->window;
-    if (w.y < 0 || w.x < 0 || w.h < 1 || w.w < 1 || w.y > r->out_h - w.h || w.x > r->out_w - w.w)
-        return FAIL(ERR_ARG, "cannot cut %d x %d pixels at %d, %d out of %d x %d", w.w, w.h, w.x, w.y, r->out_w,
-                    r->out_h);
-    Rect support = resize_support(r);
-    if (in->h < support.h || in->w < support.w)
-        return FAIL(ERR_ARG, "resizing needs %d x %d pixels, found %d x %d", support.w, support.h, in->w, in->h);
-    return OK;
-}
 
 static void rows_run(const Resizer *r, const Pixels *in, size_t pitch)
 {

@@ -1,5 +1,4 @@
-/* Separable resampling in float; definition in resize_tf.h. Positions are computed in float like TensorFlow's, because their
- * rounding decides which pixel is taken. */
+/* Separable resampling in float; definition in resize_tf.h. */
 #include "towers/data/images/resize_tf.h"
 #include "kernels/base/array.h"
 
@@ -19,54 +18,6 @@ struct ResizerTf {
     bool *done; /* owned: which of them are there */
     size_t done_room;
 };
-
-static int32_t within(int64_t at, int32_t in)
-{
-    return (int32_t)(at < 0 ? 0 : at >= in ? in - 1 : at);
-}
-
-/* Convolution of a = -3/4, at a distance of `x` pixels below 2. */
-static float bicubic(float x)
-{
-    const double a = -0.75;
-    double d = (double)x;
-    return (float)(x <= 1 ? ((a + 2) * d - (a + 3)) * d * d + 1 : ((a * d - 5 * a) * d + 8 * a) * d - 4 * a);
-}
-
-/* Add a weight to input `at` or, beyond the border, to the last one. */
-static void weight_add(float *weight, int32_t first, int64_t at, int32_t in, float value)
-{
-    if (weight) weight[within(at, in) - first] += value;
-}
-
-void tf_taps(ResizeFilter filter, int32_t in, int32_t out, int32_t x, float *weight, int32_t *first, int32_t *end)
-{
-    enum { STEPS = 1024 };
-    float scale = (float)in / (float)out, from = (float)x * scale, till = (float)(x + 1) * scale;
-    int64_t whole = (int64_t)floorf(from), last = filter == RESIZE_TF_NEAREST ? whole : (int64_t)ceilf(from);
-    if (filter == RESIZE_TF_BICUBIC) last = whole + 2;
-    if (filter == RESIZE_TF_AREA) last = (int64_t)ceilf(till) - 1;
-    *first = within(filter == RESIZE_TF_BICUBIC ? whole - 1 : whole, in);
-    *end = within(last, in) + 1;
-    if (!weight) return;
-    memset(weight, 0, (size_t)(*end - *first) * sizeof *weight);
-    float part = from - (float)whole;
-    if (filter == RESIZE_TF_NEAREST) weight[0] = 1;
-    if (filter == RESIZE_TF_BILINEAR) {
-        weight_add(weight, *first, whole, in, 1 - part);
-        weight_add(weight, *first, last, in, part);
-    }
-    if (filter == RESIZE_TF_BICUBIC) {
-        float near = (float)lrintf(part * STEPS) / STEPS;
-        const float distance[4] = {1 + near, near, 1 - near, 2 - near};
-        for (int k = 0; k < 4; k++) weight_add(weight, *first, whole - 1 + k, in, bicubic(distance[k]));
-    }
-    for (int64_t i = whole; filter == RESIZE_TF_AREA && i <= last; i++) {
-        float covered = (float)i < from ? ((float)(i + 1) > till ? scale : (float)(i + 1) - from)
-                                        : ((float)(i + 1) > till ? till - (float)i : 1);
-        weight_add(weight, *first, i, in, covered / scale);
-    }
-}
 
 static Status axis_fill(TapAxis *axis, ResizeFilter filter, int32_t in, int32_t out, int32_t from, int32_t count)
 {

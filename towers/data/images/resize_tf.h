@@ -10,10 +10,6 @@
 
 #include "towers/data/images/resize.h"
 
-/* The inputs [*first, *end) that output x depends on, and into weight[0 .. *end - *first) the weight of each, unless
- * `weight` is NULL. */
-void tf_taps(ResizeFilter filter, int32_t in, int32_t out, int32_t x, float *weight, int32_t *first, int32_t *end);
-
 typedef struct ResizerTf ResizerTf; /* scratch memory, kept between images; one per thread */
 NODISCARD Status resizer_tf_create(ResizerTf **made);
 void resizer_tf_destroy(ResizerTf *resizer); /* NULL is fine */
