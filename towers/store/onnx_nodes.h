@@ -72,6 +72,8 @@ const char *constant_make(Writer *w, const char *what, int rank, int64_t count, 
 const char *constant_scalar(Writer *w, const char *what, float value); /* of rank 0 */
 const char *constant_ints(Writer *w, const char *what, int count, const int64_t *values);
 
+/* ---- onnx_values.c */
+
 /* The next operand of `node` is this value of the graph. */
 void reads_value(const Writer *w, Node *node, Value v);
 /* Let `node`, the last one of its op, write the op's value, followed by a ReLU node if the op has one. */
