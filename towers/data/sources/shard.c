@@ -72,12 +72,6 @@ void shard_list_free(ShardList *list)
     *list = (ShardList){0};
 }
 
-Status shard_list(ShardKind kind, ShardList *list)
-{
-    if (kind == SHARD_TAR) return tar_list(list);
-    return kind == SHARD_MDS ? mds_list(list) : tfrecord_list(list);
-}
-
 Status shard_pread(int fd, const char *path, uint64_t offset, void *to, size_t bytes)
 {
     for (size_t done = 0; done < bytes;) {
