@@ -40,11 +40,6 @@ typedef struct GradSweep {
     int share_count;
 } GradSweep;
 
-static void (*const gradient_rules[OP_COUNT])(GradCall *) = {
-#define OP(KIND, name, ...) [OP_##KIND] = grad_##name,
-#include "kernels/ops.def"
-};
-
 static const Value none = {0};
 
 /* ---- contributions */
@@ -265,7 +260,7 @@ static void visit(GradSweep *s, int index)
         call.dy[o] = fold(s, call.op.out[o]);
         any |= call.dy[o].id != 0;
     }
-    if (any && !graph_failed(s->g)) gradient_rules[call.op.kind](&call);
+    if (any && !graph_failed(s->g)) op_rules[call.op.kind].grad(&call);
     for (int i = 0; i < call.op.in_count; i++) {
         Value leaf = call.op.in[i];
         if (leaf.id && graph_value(s->g, leaf)->op < 0 && track_of(s, leaf)->first_reader == index &&

@@ -4,11 +4,6 @@
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
 
-static void (*const shape_rules[OP_COUNT])(ShapeCall *) = {
-#define OP(KIND, name, ...) [OP_##KIND] = shape_##name,
-#include "kernels/ops.def"
-};
-
 static const Value none = {0};
 static const int64_t count_limit = (int64_t)1 << 40; /* elements of one value: far above any memory */
 
@@ -165,7 +160,7 @@ static void apply_shape_rule(Graph *g, const Op *op, const Shape *asked, ShapeCa
     }
     if ((op->kind != OP_IMAGE && op->kind != OP_RANDOM) && !dtype_is_float(call->dtype[0]))
         rule_fail(call, ERR_SHAPE, "%s computes on floats, not on %s", op_name(op->kind), dtype_name(call->dtype[0]));
-    if (!graph_failed(g)) shape_rules[op->kind](call);
+    if (!graph_failed(g)) op_rules[op->kind].shape(call);
     for (int i = 0; i < op_outputs(op->kind) && !graph_failed(g); i++)
         if (!shape_is_valid(call->out[i].shape))
             rule_fail(call, ERR_SHAPE, "the output %s is too large", shape_text(call->out[i].shape));

@@ -32,6 +32,12 @@ typedef struct GradCall {
     void grad_##name(GradCall *c);
 #include "kernels/ops.def"
 
+typedef struct OpRules {
+    void (*shape)(ShapeCall *c);
+    void (*grad)(GradCall *c);
+} OpRules;
+extern const OpRules op_rules[OP_COUNT]; /* op_rules.c */
+
 /* ---- for shape rules (rules.c) */
 bool rule_has(const ShapeCall *c, int i);
 /* Fail as "<layer>: <message>". */
