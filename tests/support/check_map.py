@@ -6,7 +6,7 @@ usage: tests/support/check_map.py [SOURCE_FOLDER [BUILD_FOLDER]]
 1. Includes go down the floors only: inception -> towers -> nccl_sync -> kernels.
 2. A device's libraries are included by its backend only, and a backend's internal headers by that backend only.
 3. Rooms (folders) form no circle of includes and, given a build folder, neither rooms nor files form one of calls: a call is an
-   undefined symbol of one object file that another one defines (nm). KNOTS are the circles of files that are left.
+   undefined symbol of one object file that another one defines (nm).
 4. A text assembled from pieces uses Text (kernels/base/text.h), which cannot overrun its buffer as snprintf(at + used) can.
 5. Files are opened through kernels/base/open.h alone, which never waits at a pipe and opens nothing but regular files.
 6. Commands print texts by text_printf (kernels/base/text.h): names of files and classes come from others.
@@ -45,15 +45,6 @@ import sys
 FLOORS = ["kernels", "nccl_sync", "towers", "inception"]
 SMALL_ROOMS = ["towers/train", "towers/guard"]  # checked file by file
 # Files that call each other: each knot must become smaller, and its line with it.
-KNOTS = [
-    "nccl_sync: comm_hosts comm_join link_carried",
-    "towers/data/images: resize resize_tf",
-    "towers/data/sources: example file_bytes mds shard tar tfrecord",
-    "towers/graph: grad graph rules_channels rules_conv rules_loss rules_norm rules_pointwise rules_pool",
-    "towers/store: onnx_int8 onnx_nodes",
-]
-# comm_join.c carries messages of MPI alone.
-WITHOUT_MPI = {"nccl_sync: comm_hosts comm_join link_carried": "nccl_sync: comm_hosts comm_join"}
 SOURCES = (".c", ".h", ".cu", ".cuh", ".def")
 # A held directory, the files in it, and the replacement of a closed standard stream have calls of their own.
 OPENERS = {"kernels/base/place.c": 4, "inception/commands/main.c": 1}
@@ -257,7 +248,7 @@ def circles(edges):
 
 
 def knots(edges):
-    """The strongly connected groups of files, as lines of KNOTS."""
+    """The strongly connected groups of files: ["ROOM: FILE FILE"]."""
     graph = collections.defaultdict(set)
     for a, b in edges:
         graph[file_of(a)].add(file_of(b))
@@ -400,13 +391,9 @@ def main():
         count += len(found)
     if len(sys.argv) > 2:
         found = knots(kinds[1][1])
-        with_mpi = any(path.endswith("nccl_sync/link_mpi.c") for call in kinds[1][1] for path in call)
-        known = {knot if with_mpi else WITHOUT_MPI.get(knot, knot) for knot in KNOTS}
-        for knot in sorted(set(found) - known):
+        for knot in found:
             print(f"circle of calls of files: {knot}: move what both need to a file of its own")
-        for knot in sorted(known - set(found)):
-            print(f"no circle any more: {knot}: take it out of KNOTS (tests/support/check_map.py)")
-        count += len(set(found) ^ known)
+        count += len(found)
     files = collections.Counter(map(room, sources(root)))
     arrows = {(room(a), room(b)) for _, pairs in kinds for a, b in pairs if room(a) != room(b)}
     largest = files.most_common(1)[0] if files else ("none", 0)
