@@ -74,7 +74,7 @@ typedef union OpAttr {
     struct {
         float keep;      /* probability, (0, 1] */
         uint32_t stream; /* distinguishes the random numbers of one op from another's */
-    } dropout;
+    } dropout;           /* and OP_STOCHASTIC_DEPTH */
     struct {
         int32_t first; /* channel of x */
     } slice;

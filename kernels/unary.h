@@ -34,14 +34,29 @@ UNARY_CALL float unary_hard_swish_slope(float x)
     return x <= -3.0f ? 0.0f : x >= 3.0f ? 1.0f : middle;
 }
 
+UNARY_CALL float unary_relu6(float x)
+{
+    return x < 0.0f ? 0.0f : x > 6.0f ? 6.0f : x;
+}
+
+UNARY_CALL float unary_relu6_slope(float x)
+{
+    return x > 0.0f && x < 6.0f ? 1.0f : 0.0f;
+}
+
 #ifdef __CUDACC__
 UNARY_CALL float unary_tanh(float x)
 {
     return tanhf(x);
 }
+
+UNARY_CALL float unary_exp(float t)
+{
+    return expf(t);
+}
 #else
-/* e^t for t in [0, 20]: 2^n e^r with |r| <= ln 2 / 2, and a polynomial for e^r (Cephes, expf). */
-UNARY_CALL float unary_exp_small(float t)
+/* e^t for t in [0, 87]: 2^n e^r with |r| <= ln 2 / 2, and a polynomial for e^r (Cephes, expf). */
+UNARY_CALL float unary_exp(float t)
 {
     float n = (float)(int)(t * 1.44269504f + 0.5f), r = t - n * 0.693359375f + n * 2.12194440e-4f, scale;
     float p = ((((1.9875691500e-4f * r + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r +
@@ -62,8 +77,35 @@ UNARY_CALL float unary_tanh(float x)
                1.33314422036e-1f) *
                   square -
               3.33332819422e-1f;
-    float near = x + x * square * p, far = 1.0f - 2.0f / (unary_exp_small(t) + 1.0f);
+    float near = x + x * square * p, far = 1.0f - 2.0f / (unary_exp(t) + 1.0f);
     float y = size < 0.625f ? near : x < 0.0f ? -far : far;
     return x != x ? x : y;
 }
 #endif
+
+/* The logistic function of -|x|, at most 1/2, to f32's relative precision; 0 from |x| = 87 on. */
+UNARY_CALL float unary_tail(float x)
+{
+    float size = x < 0.0f ? -x : x, t = size < 87.0f ? size : 87.0f;
+    float tail = 1.0f / (1.0f + unary_exp(t));
+    return size >= 87.0f ? 0.0f : tail;
+}
+
+UNARY_CALL float unary_sigmoid(float x)
+{
+    float tail = unary_tail(x), y = x < 0.0f ? tail : 1.0f - tail;
+    return x != x ? x : y;
+}
+
+/* Elfwing et al. 2017, arXiv:1702.03118; Ramachandran et al. 2017, arXiv:1710.05941 (Swish). */
+UNARY_CALL float unary_silu(float x)
+{
+    float tail = unary_tail(x);
+    return x * (x < 0.0f ? tail : 1.0f - tail);
+}
+
+UNARY_CALL float unary_silu_slope(float x)
+{
+    float tail = unary_tail(x), y = x < 0.0f ? tail : 1.0f - tail;
+    return y + x * tail * (1.0f - tail);
+}

@@ -1,8 +1,8 @@
-/* ReLU, leaky ReLU, their gradients, the UNARY ops and dropout.
+/* ReLU, leaky ReLU, their gradients, the UNARY ops, dropout and stochastic depth.
  *
  * ReLU keeps NaN, so that a bad batch shows in the loss. Dropout draws a number for each element's place in the step
  * (philox.h), so the mask depends neither on pitch nor on threads nor on the number of towers, and the same op applied
- * to dy is the gradient. */
+ * to dy is the gradient. Stochastic depth is a dropout whose elements are samples. */
 #include "kernels/cpu/span.h"
 #include "kernels/philox.h"
 #include "kernels/unary.h"
@@ -152,3 +152,46 @@ static void dropout_span(const OpCall *call, Span span)
 }
 
 SPAN_KERNEL(dropout, 1)
+
+/* ---- stochastic depth */
+
+VECTOR_INLINE void scale_rows(Dtype dtype, const void *x, float factor, void *y, int64_t n)
+{
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) store(dtype, y, i, load(dtype, x, i) * factor);
+}
+
+CPU_CLONES static void activation_scale(Dtype dtype, const void *x, float factor, void *y, int64_t n)
+{
+    BY_DTYPE(dtype, scale_rows, x, factor, y, n);
+}
+
+/* 1 / keep or 0, for sample `n` of the batch. */
+static float sample_factor(const OpCall *call, int64_t n)
+{
+    const uint32_t *counter = call->in[1].data;
+    uint64_t sample = philox_first(counter, 1) + (uint64_t)n;
+    Philox bits = philox_group(counter, sample / 4, call->attr.dropout.stream);
+    float keep = call->attr.dropout.keep;
+    return philox_unit(bits.v[sample % 4]) < keep ? 1.0f / keep : 0.0f;
+}
+
+/* A span may end within a sample and begin within another. What is dropped is 0 even where x is not finite. */
+static void stochastic_depth_span(const OpCall *call, Span span)
+{
+    const Tensor *x = &call->in[0], *y = &call->out[0];
+    int64_t size = elements_per_sample(y), first = span.pixel * y->shape.c + span.from;
+    for (int64_t i = 0; i < span.n;) {
+        int64_t n = (first + i) / size, rest = (n + 1) * size - (first + i);
+        Span part = {span.pixel, span.from + i, smaller(rest, span.n - i)};
+        float factor = sample_factor(call, n);
+        void *to = span_at(y, part);
+        if (factor > 0.0f)
+            activation_scale(y->dtype, span_at(x, part), factor, to, part.n);
+        else
+            memset(to, 0, (size_t)part.n * dtype_bytes(y->dtype));
+        i += part.n;
+    }
+}
+
+SPAN_KERNEL(stochastic_depth, 1)

@@ -1,4 +1,4 @@
-/* ReLU, leaky ReLU, their gradients, the UNARY ops, dropout: one read of each operand, one write.
+/* ReLU, leaky ReLU, their gradients, the UNARY ops, dropout, stochastic depth: one read of each operand, one write.
  *
  * ReLU keeps NaN, so that a bad batch shows in the loss. Dropout and its bits are those of kernels/cpu/activation.c, so
  * masks do not depend on device, width or pitch. */
@@ -107,4 +107,40 @@ template <typename Body> static cudaError_t dropout_run(const OpCall *call, cuda
 cudaError_t kernel_dropout(const OpCall *call, cudaStream_t stream)
 {
     return in_groups(call->out[0]) ? dropout_run<DropoutGroups>(call, stream) : dropout_run<Dropout>(call, stream);
+}
+
+struct StochasticDepth {
+    enum { INPUTS = 1 };
+    const uint32_t *counter; /* ops.def */
+    uint32_t stream;
+    Divider sample; /* elements of one */
+    float keep, scale;
+
+    MEMBER float factor(uint32_t n) const
+    {
+        uint64_t sample_of_step = philox_first(counter, 1) + n;
+        Philox bits = philox_group(counter, sample_of_step / 4, stream);
+        uint32_t low = sample_of_step & 1 ? bits.v[1] : bits.v[0], high = sample_of_step & 1 ? bits.v[3] : bits.v[2];
+        return philox_unit(sample_of_step & 2 ? high : low) < keep ? scale : 0.0f;
+    }
+    /* The elements of a vector are mostly those of one sample. */
+    template <int V> MEMBER void apply(uint32_t first, const float (*in)[V], float *out) const
+    {
+        uint32_t from, n = divided(first, sample, &from);
+        float drawn = factor(n);
+        UNROLL
+        for (int i = 0; i < V; i++) {
+            uint32_t rest, own = divided(first + i, sample, &rest);
+            if (own != n) drawn = factor(n = own);
+            out[i] = drawn > 0.0f ? in[0][i] * drawn : 0.0f;
+        }
+    }
+};
+
+cudaError_t kernel_stochastic_depth(const OpCall *call, cudaStream_t stream)
+{
+    StochasticDepth body = {(const uint32_t *)call->in[1].data, call->attr.dropout.stream,
+                            divider(elements_per_sample(call->out[0])), call->attr.dropout.keep,
+                            1.0f / call->attr.dropout.keep};
+    return map_run(body, call->in, call->out[0], stream);
 }

@@ -10,6 +10,7 @@ PLAIN(leaky_relu_dx)
 #define UNARY_GRAD(KIND, name, formula, slope) PLAIN(name) PLAIN(name##_dx)
 #include "kernels/ops.def"
 PLAIN(dropout)
+PLAIN(stochastic_depth)
 PLAIN(add)
 PLAIN(mul)
 PLAIN(affine)

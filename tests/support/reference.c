@@ -315,6 +315,43 @@ REFERENCE(hard_swish_dx)
     }
 }
 
+REFERENCE(relu6)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) {
+        double x = in[0].data[i];
+        out[0].data[i] = isnan(x) ? x : fmin(fmax(x, 0), 6);
+    }
+}
+
+REFERENCE(relu6_dx)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++)
+        out[0].data[i] = in[1].data[i] > 0 && in[1].data[i] < 6 ? in[0].data[i] : 0;
+}
+
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+REFERENCE(sigmoid)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) out[0].data[i] = sigmoid(in[0].data[i]);
+}
+
+REFERENCE(silu)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) out[0].data[i] = in[0].data[i] * sigmoid(in[0].data[i]);
+}
+
+REFERENCE(silu_dx)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) {
+        double x = in[1].data[i], s = sigmoid(x);
+        out[0].data[i] = in[0].data[i] * (s + x * s * (1 - s));
+    }
+}
+
 REFERENCE(tanh)
 {
     for (int64_t i = 0; i < shape_count(out[0].shape); i++) out[0].data[i] = tanh(in[0].data[i]);
@@ -342,6 +379,16 @@ REFERENCE(dropout)
     for (int64_t i = 0; i < shape_count(out[0].shape); i++) {
         uint64_t element = step_element(&in[1], out[0].shape, i);
         float unit = philox_unit(draw(&in[1], element, attr->dropout.stream).v[element % 4]);
+        out[0].data[i] = unit < attr->dropout.keep ? in[0].data[i] / (double)attr->dropout.keep : 0;
+    }
+}
+
+REFERENCE(stochastic_depth)
+{
+    Shape s = out[0].shape;
+    for (int64_t i = 0; i < shape_count(s); i++) {
+        uint64_t sample = counter_word(&in[1], 3) + (uint64_t)(i / (shape_count(s) / s.n));
+        float unit = philox_unit(draw(&in[1], sample, attr->dropout.stream).v[sample % 4]);
         out[0].data[i] = unit < attr->dropout.keep ? in[0].data[i] / (double)attr->dropout.keep : 0;
     }
 }

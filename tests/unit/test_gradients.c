@@ -153,6 +153,7 @@ static const Row rows[] = {
 #define UNARY_GRAD(KIND, name, formula, slope) {"plain", OP_##KIND, NOTHING, {{2, 3, 2, 2}}, .no_second = #name "_dx"},
 #include "kernels/ops.def"
     {"plain",       OP_DROPOUT, {.dropout = {0.5f, 1}}, {{2, 3, 2, 2}, {1, 4, 1, 1}}},
+    {"plain",       OP_STOCHASTIC_DEPTH, {.dropout = {0.5f, 1}}, {{5, 3, 2, 1}, {1, 4, 1, 1}}},
     {"overlapping", OP_MAX_POOL, POOL_WINDOW(false, 3, 3, 2, 2, 0, 0), {{2, 2, 5, 5}}, .no_second = "max_pool_dx"},
     {"padding",     OP_MAX_POOL, POOL_WINDOW(false, 3, 3, 1, 1, 1, 1), {{1, 2, 4, 4}}, .no_second = "max_pool_dx"},
     {"counted",     OP_AVG_POOL, POOL_WINDOW(true, 3, 3, 1, 1, 1, 1), {{2, 2, 3, 4}}},
@@ -215,7 +216,7 @@ static Dtype operand_dtype(OpKind kind, int k)
 {
     if (kind == OP_IMAGE) return DTYPE_U8;
     if ((kind == OP_MAX_POOL_DX || kind == OP_MAX_POOL_NORM_DX) && k == 1) return DTYPE_U8;
-    bool integers = (kind == OP_DROPOUT && k == 1) || kind == OP_RANDOM ||
+    bool integers = ((kind == OP_DROPOUT || kind == OP_STOCHASTIC_DEPTH) && k == 1) || kind == OP_RANDOM ||
                     ((kind == OP_SOFTMAX_LOSS || kind == OP_SOFTMAX_LOSS_DX || kind == OP_SIGMOID_LOSS ||
                       kind == OP_SIGMOID_LOSS_DX) &&
                      k == 1);

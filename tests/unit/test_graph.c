@@ -85,6 +85,8 @@ static const ShapeCase shape_cases[] = {
     {"mul of two dtypes", OP_MUL, {{5, 3, 2, 2}, {5, 3, 2, 2}}, {0, DTYPE_BF16}, {{{0}}}, {0}, {0}, "x: operands of one dtype: expected f32, found bf16"},
     {"dropout", OP_DROPOUT, {{5, 3, 2, 2}, {1, 4, 1, 1}}, {0, DTYPE_I32}, {.dropout = {.keep = 0.5f}}, {0}, {5, 3, 2, 2}},
     {"dropout of all", OP_DROPOUT, {{5, 3, 2, 2}, {1, 4, 1, 1}}, {0, DTYPE_I32}, {.dropout = {.keep = 0}}, {0}, {0}, "x: dropout: expected a probability to keep in (0, 1], found 0"},
+    {"depth", OP_STOCHASTIC_DEPTH, {{5, 3, 2, 2}, {1, 4, 1, 1}}, {0, DTYPE_I32}, {.dropout = {.keep = 0.5f}}, {0}, {5, 3, 2, 2}},
+    {"depth of none", OP_STOCHASTIC_DEPTH, {{5, 3, 2, 2}, {1, 4, 1, 1}}, {0, DTYPE_I32}, {.dropout = {.keep = 0}}, {0}, {0}, "x: stochastic depth: expected a probability to keep in (0, 1], found 0"},
     {"dropout, f32 counter", OP_DROPOUT, {{5, 3, 2, 2}, {1, 4, 1, 1}}, {0}, {.dropout = {.keep = 1}}, {0}, {0}, "x: dtype of the counter: expected i32, found f32"},
     {"max_pool", OP_MAX_POOL, {{2, 3, 8, 7}}, {0}, K2S2, {0}, {2, 3, 4, 3}},
     {"max_pool rounding up", OP_MAX_POOL, {{2, 3, 8, 7}}, {0}, {.pool.window = {2, 2, 2, 2, 0, 0, true}}, {0}, {2, 3, 4, 4}},

@@ -46,6 +46,11 @@ static void dropped(Graph *g, const ModelOptions *options, Value x, ModelHeads *
     linear(g, options, dropout(g, x, 0.5f), heads);
 }
 
+static void skipped(Graph *g, const ModelOptions *options, Value x, ModelHeads *heads)
+{
+    linear(g, options, stochastic_depth(g, x, 0.5f), heads);
+}
+
 static void normed(Graph *g, const ModelOptions *options, Value x, ModelHeads *heads)
 {
     linear(g, options, conv_bn_relu(g, x, (ConvUnit){"unit", 1, 1, 1, .fit = VALID}), heads);
@@ -441,10 +446,8 @@ TEST(test_dropout)
     train_data = all;
 }
 
-/* A sample has the mask of its place in the step, whatever tower and batch it is in. */
-TEST(test_masks_follow_samples)
+static void masks_follow_samples(Model model, const char *what)
 {
-    Model model = model_of(dropped);
     double loss[4];
     for (int way = 0; way < 4; way++) {
         char name[16];
@@ -453,7 +456,7 @@ TEST(test_masks_follow_samples)
         if (way == 2) job.shares.batch[0] = 16;
         if (way == 3) job.shares.batch[0] = 7, job.shares.batch[1] = 25;
         job.accumulate = TRAIN / (int)shares_global(&job.shares);
-        snprintf(name, sizeof name, "masks-%d", way);
+        snprintf(name, sizeof name, "%s-%d", what, way);
         Run *run = run_live(job, name, NULL);
         assert_int_equal(run->steps, 1);
         run_destroy(run);
@@ -463,6 +466,13 @@ TEST(test_masks_follow_samples)
     near("the loss of three towers", loss[1], loss[0]);
     near("the loss of four batches", loss[2], loss[0]);
     near("the loss of two towers with two batches", loss[3], loss[0]);
+}
+
+/* A sample has the mask of its place in the step, whatever tower and batch it is in; so it is with what stochastic depth drops. */
+TEST(test_masks_follow_samples)
+{
+    masks_follow_samples(model_of(dropped), "masks");
+    masks_follow_samples(model_of(skipped), "depth");
 }
 
 /* PyTorch's running variance is that of a sample: divided by one less than the number of values. */

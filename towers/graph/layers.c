@@ -244,15 +244,24 @@ Value hard_swish(Graph *g, Value x)
     return unary(g, OP_HARD_SWISH, x, NULL);
 }
 
+Value relu6(Graph *g, Value x)
+{
+    return unary(g, OP_RELU6, x, NULL);
+}
+
+Value silu(Graph *g, Value x)
+{
+    return unary(g, OP_SILU, x, NULL);
+}
+
 Value tanh_of(Graph *g, Value x)
 {
     return unary(g, OP_TANH, x, NULL);
 }
 
-/* 1 / (1 + e^-x) = (1 + tanh(x / 2)) / 2 */
 Value sigmoid(Graph *g, Value x)
 {
-    return affine(g, tanh_of(g, affine(g, x, 0.5f, 0)), 0.5f, 0.5f);
+    return unary(g, OP_SIGMOID, x, NULL);
 }
 
 Value affine(Graph *g, Value x, float scale, float shift)
@@ -321,15 +330,26 @@ Value random_uniform(Graph *g, Value counter, Shape shape)
     return random_values(g, counter, shape, false);
 }
 
-Value dropout(Graph *g, Value x, float rate)
+/* `title` is for the message. */
+static Value kept(Graph *g, OpKind kind, const char *title, Value x, float rate)
 {
     if (!(rate >= 0 && rate < 1))
-        return graph_fail(g, ERR_ARG, "dropout: expected a rate of at least 0 and below 1, found %g", (double)rate);
+        return graph_fail(g, ERR_ARG, "%s: expected a rate of at least 0 and below 1, found %g", title, (double)rate);
     if (!g->options.training || rate == 0) return x;
     Value counter = graph_find(g, "counter");
     if (!counter.id) counter = graph_input(g, "counter", shape_vector(4), DTYPE_I32);
     OpAttr attr = {.dropout = {.keep = 1 - rate, .stream = graph_next_stream(g)}};
-    return graph_op(g, OP_DROPOUT, NULL, OPERANDS(x, counter), &attr, NULL);
+    return graph_op(g, kind, NULL, OPERANDS(x, counter), &attr, NULL);
+}
+
+Value dropout(Graph *g, Value x, float rate)
+{
+    return kept(g, OP_DROPOUT, "dropout", x, rate);
+}
+
+Value stochastic_depth(Graph *g, Value x, float rate)
+{
+    return kept(g, OP_STOCHASTIC_DEPTH, "stochastic depth", x, rate);
 }
 
 /* ---- both ends */

@@ -80,6 +80,8 @@ Value add(Graph *g, Value a, Value b);
 Value add_relu(Graph *g, Value a, Value b);
 Value hard_sigmoid(Graph *g, Value x);
 Value hard_swish(Graph *g, Value x);
+Value relu6(Graph *g, Value x);
+Value silu(Graph *g, Value x);
 Value tanh_of(Graph *g, Value x);
 Value sigmoid(Graph *g, Value x);
 Value affine(Graph *g, Value x, float scale, float shift);
@@ -100,6 +102,9 @@ Value random_uniform(Graph *g, Value counter, Shape shape);
 /* Keep each element with probability 1 - rate, scaled by 1 / (1 - rate). The identity when not training or rate == 0.
  * Reads the graph's "counter" input and creates it if it does not exist. */
 Value dropout(Graph *g, Value x, float rate);
+/* `dropout` of whole samples, for the branch of a residual block (Huang et al. 2016, arXiv:1603.09382; torchvision's
+ * StochasticDepth with mode "row", timm's DropPath). */
+Value stochastic_depth(Graph *g, Value x, float rate);
 
 /* Pixels (u8 {n, c, h, w}, packed NHWC) to normalized activations of the graph's compute dtype, side x side, `channels`
  * channels (a gray image is repeated). `augment` (i32 {n, IMAGE_RECORD, 1, 1}, see OP_IMAGE) or Value 0 for the center

@@ -58,7 +58,10 @@ static void print_attr(const Op *op, FILE *to)
         break;
     case OP_LEAKY_RELU:
     case OP_LEAKY_RELU_DX: fprintf(to, " alpha %g", (double)a->leaky.alpha); break;
-    case OP_DROPOUT: fprintf(to, " keep %g stream %" PRIu32, (double)a->dropout.keep, a->dropout.stream); break;
+    case OP_DROPOUT:
+    case OP_STOCHASTIC_DEPTH:
+        fprintf(to, " keep %g stream %" PRIu32, (double)a->dropout.keep, a->dropout.stream);
+        break;
     case OP_SLICE: fprintf(to, " from %d", a->slice.first); break;
     case OP_PAD:
         fprintf(to, " top %d bottom %d left %d right %d", a->pad.top, a->pad.bottom, a->pad.left, a->pad.right);

@@ -1,4 +1,4 @@
-/* Rules of ops that work element by element: activations, dropout, sums and products, and the two sources of
+/* Rules of ops that work element by element: activations, dropout, stochastic depth, sums and products, and the two sources of
  * activations, IMAGE and RANDOM. The derivative of a ReLU at 0 is 0, and constant elsewhere: RELU_DX and LEAKY_RELU_DX
  * pass a second derivative on to dy only. */
 #include "towers/graph/rules.h"
@@ -106,20 +106,34 @@ void grad_tanh(GradCall *c)
     grad_give(c, 0, grad_op(c, OP_MUL, "dx", OPERANDS(c->dy[0], slope), NULL, NULL));
 }
 
-void shape_dropout(ShapeCall *c)
+/* dx = dy y (1 - y) */
+void grad_sigmoid(GradCall *c)
 {
-    float keep = c->op->attr.dropout.keep;
-    if (!(keep > 0 && keep <= 1))
-        rule_fail(c, ERR_ARG, "dropout: expected a probability to keep in (0, 1], found %g", (double)keep);
-    counter(c, 1);
-    rule_like_first(c);
+    Value y = c->op.out[0];
+    OpAttr one_minus = {.affine = {.scale = -1, .shift = 1}};
+    Value other = grad_op(c, OP_AFFINE, "other", OPERANDS(y), &one_minus, NULL);
+    Value slope = grad_op(c, OP_MUL, "slope", OPERANDS(y, other), NULL, NULL);
+    grad_give(c, 0, grad_op(c, OP_MUL, "dx", OPERANDS(c->dy[0], slope), NULL, NULL));
 }
 
-void grad_dropout(GradCall *c)
-{
-    if (grad_wanted(c, 0))
-        grad_give(c, 0, grad_op(c, OP_DROPOUT, "dx", OPERANDS(c->dy[0], c->op.in[1]), &c->op.attr, NULL));
-}
+/* What keeps by chance, elements or samples. */
+#define KEEPS(KIND, name, title)                                                                                       \
+    void shape_##name(ShapeCall *c)                                                                                    \
+    {                                                                                                                  \
+        float keep = c->op->attr.dropout.keep;                                                                         \
+        if (!(keep > 0 && keep <= 1))                                                                                  \
+            rule_fail(c, ERR_ARG, title ": expected a probability to keep in (0, 1], found %g", (double)keep);         \
+        counter(c, 1);                                                                                                 \
+        rule_like_first(c);                                                                                            \
+    }                                                                                                                  \
+    void grad_##name(GradCall *c)                                                                                      \
+    {                                                                                                                  \
+        if (grad_wanted(c, 0))                                                                                         \
+            grad_give(c, 0, grad_op(c, KIND, "dx", OPERANDS(c->dy[0], c->op.in[1]), &c->op.attr, NULL));               \
+    }
+
+KEEPS(OP_DROPOUT, dropout, "dropout")
+KEEPS(OP_STOCHASTIC_DEPTH, stochastic_depth, "stochastic depth")
 
 /* ---- sums and products */
 

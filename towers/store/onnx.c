@@ -107,6 +107,28 @@ static void write_plain(Writer *w, const Op *op, const char *type, bool relu)
     writes_value(w, node, op->name, op->out[0], relu);
 }
 
+/* x * Sigmoid(x): ONNX has no name for it before opset 24. */
+static void write_silu(Writer *w, const Op *op)
+{
+    Node *sigmoid = node_add(w, "Sigmoid", op->name), *node = node_add(w, "Mul", op->name);
+    char *text = sigmoid->text[OP_MAX_IN];
+    reads_value(w, sigmoid, op->in[0]);
+    snprintf(text, ONNX_NAME, "v%d_sigmoid", op->out[0].id);
+    node_writes(sigmoid, text);
+    reads_value(w, node, op->in[0]);
+    node_reads(node, text);
+    writes_value(w, node, op->name, op->out[0], false);
+}
+
+static void write_relu6(Writer *w, const Op *op)
+{
+    Node *node = node_add(w, "Clip", op->name);
+    reads_value(w, node, op->in[0]);
+    node_reads(node, constant_scalar(w, "least", 0));
+    node_reads(node, constant_scalar(w, "most", 6));
+    writes_value(w, node, op->name, op->out[0], false);
+}
+
 static void write_affine(Writer *w, const Op *op)
 {
     Node *scale = node_add(w, "Mul", op->name);
@@ -245,6 +267,9 @@ static Status write_op(Writer *w, const Op *op)
     case OP_TANH: write_plain(w, op, "Tanh", false); break;
     case OP_HARD_SIGMOID: write_plain(w, op, "HardSigmoid", false); break;
     case OP_HARD_SWISH: write_plain(w, op, "HardSwish", false); break;
+    case OP_SIGMOID: write_plain(w, op, "Sigmoid", false); break;
+    case OP_SILU: write_silu(w, op); break;
+    case OP_RELU6: write_relu6(w, op); break;
     case OP_SPREAD_TO: return write_spread(w, op);
     case OP_CONV_DX: return write_conv_transposed(w, op);
     case OP_AVG_POOL_DX: return write_repeat(w, op);

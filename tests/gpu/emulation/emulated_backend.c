@@ -100,6 +100,7 @@ static const OpKernel *const kernels[OP_COUNT] = {
 #define UNARY_GRAD(KIND, name, formula, slope) UNARY(KIND, name, formula)[OP_##KIND##_DX] = &cuda_##name##_dx,
 #include "kernels/ops.def"
     [OP_DROPOUT] = &cuda_dropout,
+    [OP_STOCHASTIC_DEPTH] = &cuda_stochastic_depth,
     [OP_MAX_POOL] = &cuda_max_pool,
     [OP_MAX_POOL_DX] = &cuda_max_pool_dx,
     [OP_MAX_POOL_NORM] = &cuda_max_pool_norm,
