@@ -3,7 +3,7 @@
 
 #include "inception/commands/convert.h"
 #include "inception/options/options.h"
-#include "towers/data/sources/names.h"
+#include "towers/data/listing/names.h"
 #include "towers/data/sources/survey.h"
 #include "towers/files/files.h"
 

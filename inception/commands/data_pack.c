@@ -5,10 +5,10 @@
 #include <archive_entry.h>
 
 #include "inception/commands/data.h"
+#include "towers/data/listing/parallel.h"
 #include "towers/data/loading/order.h"
-#include "towers/data/sources/parallel.h"
+#include "towers/data/shards/shard.h"
 #include "towers/data/sources/reader.h"
-#include "towers/data/sources/shard.h"
 #include "towers/files/json.h"
 
 enum { MDS_LIMIT = 1 << 26, LABEL_BYTES = 8 };

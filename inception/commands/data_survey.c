@@ -1,9 +1,9 @@
 /* towers data info and check: describe a data set, and decode all of it; see data.h. */
 #include "inception/commands/data.h"
 #include "kernels/base/cores.h"
+#include "towers/data/shards/shard.h"
 #include "towers/data/sources/findings.h"
 #include "towers/data/sources/folder.h"
-#include "towers/data/sources/shard.h"
 #include "towers/data/sources/tree.h"
 #include "towers/files/json.h"
 

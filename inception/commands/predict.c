@@ -7,9 +7,9 @@
 #include "inception/library/classifier.h"
 #include "inception/options/settle.h"
 #include "kernels/base/cores.h"
+#include "towers/data/shards/shard_set.h"
 #include "towers/data/sources/labels.h"
 #include "towers/data/sources/paths.h"
-#include "towers/data/sources/shard_set.h"
 #include "towers/files/csv.h"
 #include "towers/files/json.h"
 

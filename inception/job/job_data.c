@@ -6,8 +6,8 @@
 #include "inception/job/trained_classes.h"
 #include "inception/job/transforms.h"
 #include "towers/data/loading/fold.h"
+#include "towers/data/shards/shard_set.h"
 #include "towers/data/sources/folder.h"
-#include "towers/data/sources/shard_set.h"
 #include "towers/files/json.h"
 #include "towers/store/pretrained.h"
 

@@ -6,7 +6,7 @@
 #include "inception/models/models.h"
 #include "inception/options/config.h"
 #include "inception/options/settle.h"
-#include "towers/data/sources/shard_set.h"
+#include "towers/data/shards/shard_set.h"
 
 /* Keys of args.yaml that belong to the network or its input, besides those that a file of weights has, too (facts.h): the data, crop-pct,
  * which is the file's eval_resize, classes, which are the size of its tensors, and kernels, which round otherwise. The others

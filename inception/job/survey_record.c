@@ -4,8 +4,8 @@
 
 #include <xxhash.h>
 
+#include "towers/data/listing/index.h"
 #include "towers/data/sources/findings.h"
-#include "towers/data/sources/index.h"
 
 /* More images than this are looked at in part. A kind of finding has this many names in the record. */
 enum { LOOKED_MOST = 200000, DECODED = 256, EXAMPLES = 20, VERSION = 1, LINES = 3, KEY_TEXT = 512 };

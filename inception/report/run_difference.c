@@ -2,7 +2,7 @@
 #include "inception/report/run_difference.h"
 
 #include "kernels/base/text.h"
-#include "towers/data/sources/class_match.h"
+#include "towers/data/classes/class_match.h"
 #include "towers/files/json.h"
 
 /* ---- loss and speed, by images seen */

@@ -2,7 +2,7 @@
  * accepted index may point outside of it. */
 #include <xxhash.h>
 
-#include "towers/data/sources/index.h"
+#include "towers/data/listing/index.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

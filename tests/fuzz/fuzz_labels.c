@@ -1,7 +1,7 @@
 /* libFuzzer target of labels files, with arbitrary bytes. Every label of an accepted file is a class, increasing within
  * a row; no name leaves the folder; a file matches itself and keeps its labels. */
 
-#include "towers/data/sources/label_file.h"
+#include "towers/data/classes/label_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
 #include <fcntl.h>
 
 #include "tests/fuzz/fuzz_folder.h"
-#include "towers/data/sources/shard.h"
+#include "towers/data/shards/shard.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "towers/data/sources/shard.h"
+#include "towers/data/shards/shard.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

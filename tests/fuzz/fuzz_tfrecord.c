@@ -3,9 +3,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "towers/data/sources/example.h"
-#include "towers/data/sources/shard.h"
-#include "towers/data/sources/tfrecord.h"
+#include "towers/data/shards/example.h"
+#include "towers/data/shards/shard.h"
+#include "towers/data/shards/tfrecord.h"
 #include "towers/files/crc32c.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -19,11 +19,11 @@ usage: tests/support/check_map.py [SOURCE_FOLDER [BUILD_FOLDER]]
 12. Nothing waits until a time of day, which may be set back: deadlines are clock_deadline's (kernels/base/clock.h).
 13. Numbers of 64 bits are printed and read by PRId64 and its like, as they are.
 14. Which instructions the processor has is asked in kernels/cpu/isa.c, so that one variable lowers all kernels.
-15. Every reader of data says what it used and what it left out (towers/data/sources/inventory.h), and who lists a folder of data asks
+15. Every reader of data says what it used and what it left out (towers/data/listing/inventory.h), and who lists a folder of data asks
     what other programs left behind there (leftovers.h).
 16. Rooms that write runs make no system call on a name but through kernels/base/place.h, so that a run stays in its directory. Their
     calls on open files that wait for storage stand in STORAGE (kernels/base/progress.h), so that whoever waits for the process knows it.
-17. Which class of one source is which of another is decided by class_match alone (towers/data/sources/class_match.h), in the places of
+17. Which class of one source is which of another is decided by class_match alone (towers/data/classes/class_match.h), in the places of
     MATCHERS; elsewhere nobody compares names of classes.
 18. Times between parts of a run that watch each other stand in kernels/base/timeouts.h, where it is asserted which is smaller.
 19. What a run has of each tower is sized by its towers; only the shares of a batch, which options give, are sized by the most.
@@ -67,7 +67,7 @@ TO_STORAGE_ELSEWHERE = {"towers/guard/batch_max.c": 1, "towers/guard/stack.c": 1
 TIME = re.compile(r"\b[A-Z][A-Z0-9_]*_(?:NS|US|MS|S|SECONDS|MINUTES)\s*(?:=\s*)?\(?[0-9.]")
 # How long something is measured or drawn, how often rows are gathered, the patience with servers of others.
 TIMES_ELSEWHERE = {"kernels/base/timeouts.h", "inception/commands/data.c", "inception/commands/profile.c", "inception/job/download.c",
-                   "towers/data/sources/index.c", "towers/train/console.c", "towers/train/step_record.c"}
+                   "towers/data/listing/index.c", "towers/train/console.c", "towers/train/step_record.c"}
 BY_MOST = re.compile(r"\[[^\]\n]*\bTOWERS_MAX\b[^\]\n]*\](?=\s*[;,=)\[])")
 BY_MOST_ELSEWHERE = {"towers/data/loading/share.h": 1, "towers/data/loading/share.c": 2, "towers/replica/norm_values.c": 2}
 TIMED = re.compile(r"\b(?:pthread_\w*timed\w*|sem_timedwait)\s*\(")
@@ -81,13 +81,13 @@ LISTS = re.compile(r"\b(?:readdir|fts_read)\(")
 LISTS_PARTS = "towers/data/sources/tree.c"  # folders by the words of splits.h alone
 # Where labels of two sources meet: the parts of folders, of labels files and of shards; weights and the data that they are evaluated on
 # or go on to learn; files of class weights; two runs.
-MATCHERS = ["towers/data/sources/folder.c", "towers/data/sources/label_file.c", "towers/data/sources/shard_index.c",
+MATCHERS = ["towers/data/sources/folder.c", "towers/data/classes/label_file.c", "towers/data/shards/shard_index.c",
             "towers/data/sources/labels.c", "inception/job/trained_classes.c", "inception/job/class_weights.c",
             "inception/report/run_difference.c"]
 MATCHES = re.compile(r"\b(?:class_match|class_of_word)\(")
 # data_convert.c looks at the order of one source's names.
 BY_CLASS = re.compile(r'\bstr(?:n|case|ncase)?cmp\([^;"]*\bclass_names\b[^;"()]*\)')
-CLASS_ORDER = ["towers/data/sources/class_match.c", "towers/data/sources/labels.c", "inception/commands/data_convert.c"]
+CLASS_ORDER = ["towers/data/classes/class_match.c", "towers/data/sources/labels.c", "inception/commands/data_convert.c"]
 # What holds Options that may change; and an assignment to a field of it, or of a struct that has it.
 OPTIONS = re.compile(r"(?<!const )\bOptions (?:\*(?:const )?)?(\w+)\b(?!\()")
 COMMAND_ASKED = re.compile(r"[!=]=\s*VERB_|\bVERB_\w+\s*[!=]=|\bcase VERB_|\bverb\s*[!=]=")
@@ -307,10 +307,10 @@ def main():
                 print(f"{path} asks for the processor's instructions: kernels use cpu_isa() (kernels/cpu/isa.h)")
                 bad += 1
             if path.startswith("towers/data/") and READER.search(text) and not USED.search(text):
-                print(f"{path} fills no inventory: say what it used and left out (towers/data/sources/inventory.h)")
+                print(f"{path} fills no inventory: say what it used and left out (towers/data/listing/inventory.h)")
                 bad += 1
             if path.startswith("towers/data/") and path != LISTS_PARTS and LISTS.search(text) and "leftover_of(" not in text:
-                print(f"{path} lists a folder: leave out what other programs left behind (towers/data/sources/leftovers.h)")
+                print(f"{path} lists a folder: leave out what other programs left behind (towers/data/listing/leftovers.h)")
                 bad += 1
             bare = COMMENT.sub("", text)
             for name in set(OPTIONS.findall(bare)) if path.startswith("inception/") and not path.startswith("inception/options/") else ():
@@ -330,7 +330,7 @@ def main():
                     bad += 1
                 types[name] = path
             if path in MATCHERS and not MATCHES.search(COMMENT.sub("", text)):
-                print(f"{path} compares labels of two sources without class_match (towers/data/sources/class_match.h)")
+                print(f"{path} compares labels of two sources without class_match (towers/data/classes/class_match.h)")
                 bad += 1
             if path.endswith(".c") and path not in MATCHERS + CLASS_ORDER and (MATCHES.search(COMMENT.sub("", text)) or BY_CLASS.search(text)):
                 print(f"{path} compares classes: call class_match, and name the place in MATCHERS (tests/support/check_map.py)")

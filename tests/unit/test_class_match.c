@@ -1,10 +1,10 @@
 /* What the classes of one side are on another (class_match.h), for everything that either side may know: names, numbers as
  * names, nothing; and names that look the same. */
-#include "towers/data/sources/class_match.h"
+#include "towers/data/classes/class_match.h"
 
 #include "kernels/base/text.h"
 #include "tests/support/unit.h"
-#include "towers/data/sources/look_alike.h"
+#include "towers/data/classes/look_alike.h"
 
 enum { MOST = 16 };
 

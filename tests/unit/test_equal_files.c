@@ -1,7 +1,7 @@
 /* Files of equal bytes are found, however large, and wherever the others differ. */
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
-#include "towers/data/sources/equal_files.h"
+#include "towers/data/listing/equal_files.h"
 
 enum { FILES = 12, LARGE = 200000 };
 

@@ -7,9 +7,9 @@
 
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
-#include "towers/data/sources/endings.h"
-#include "towers/data/sources/index.h"
-#include "towers/data/sources/names.h"
+#include "towers/data/listing/endings.h"
+#include "towers/data/listing/index.h"
+#include "towers/data/listing/names.h"
 #include "towers/data/sources/paths.h"
 #include "towers/files/files.h"
 #include "towers/files/utf8.h"

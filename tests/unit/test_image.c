@@ -18,7 +18,7 @@
 #include "kernels/philox.h"
 #include "tests/support/failing_malloc.h"
 #include "towers/data/images/image_memory.h"
-#include "towers/data/sources/endings.h"
+#include "towers/data/listing/endings.h"
 
 static const struct {
     const char *name;

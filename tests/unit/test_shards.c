@@ -1,6 +1,6 @@
 /* Data sets of shards: lists in braces, splits by the names of files and by --val-split, the reuse of the index, and a
  * shard that changes under a run. Images are PGM of one pixel in tars. And what is taken from a sample of each format. */
-#include "towers/data/sources/shard_set.h"
+#include "towers/data/shards/shard_set.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -11,9 +11,9 @@
 #include "tests/support/failing_malloc.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
-#include "towers/data/sources/example.h"
-#include "towers/data/sources/shard.h"
-#include "towers/data/sources/tfrecord.h"
+#include "towers/data/shards/example.h"
+#include "towers/data/shards/shard.h"
+#include "towers/data/shards/tfrecord.h"
 #include "towers/files/crc32c.h"
 #include "towers/files/files.h"
 

@@ -363,6 +363,22 @@ Status file_open(const char *path, FileOwner owner, Status wrong, uint64_t limit
     return OK;
 }
 
+Status file_pread(int fd, const char *path, uint64_t offset, void *to, size_t bytes)
+{
+    for (size_t done = 0; done < bytes;) {
+        ssize_t got = pread(fd, (char *)to + done, bytes - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0)
+            return FAIL(ERR_IO, "cannot read '%s' at offset %" PRIu64 ": %s", path, offset + done, strerror(errno));
+        if (got == 0)
+            return FAIL(ERR_FORMAT,
+                        "'%s' ends at offset %" PRIu64 ", where %zu more bytes were expected: it is cut off", path,
+                        offset + done, bytes - done);
+        done += (size_t)got;
+    }
+    return OK;
+}
+
 static Status run_file_opened(const char *path, int flags, int *fd)
 {
     *fd = regular_open(path, flags | O_RDWR | O_NOFOLLOW, NULL);

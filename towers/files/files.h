@@ -52,6 +52,8 @@ typedef enum FileOwner { OF_USER, OF_RUN } FileOwner;
 /* For reading. Errors: `wrong` if the file is missing, too large or not a regular file; ERR_IO or ERR_MEMORY if this
  * process cannot read it. */
 NODISCARD Status file_open(const char *path, FileOwner owner, Status wrong, uint64_t limit, int *fd, uint64_t *bytes);
+/* Read exactly `bytes` at `offset` of an open file of the user; ERR_FORMAT if it is too short, ERR_IO. */
+NODISCARD Status file_pread(int fd, const char *path, uint64_t offset, void *to, size_t bytes);
 /* Open a file of a run for reading and writing. A missing file is created if `create`, else *fd is -1. With `exclusive`
  * it must not exist. Errors: ERR_IO. */
 NODISCARD Status run_file_open(const char *path, bool create, bool exclusive, int *fd);

@@ -4,8 +4,8 @@
 #include <xxhash.h>
 
 #include "kernels/philox.h"
-#include "towers/data/sources/equal_files.h"
-#include "towers/data/sources/label_file.h"
+#include "towers/data/classes/label_file.h"
+#include "towers/data/listing/equal_files.h"
 #include "towers/data/sources/reader.h"
 #include "towers/files/files.h"
 

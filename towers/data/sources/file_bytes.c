@@ -2,7 +2,6 @@
 #include "towers/data/sources/reader.h"
 
 #include "kernels/base/open.h"
-#include "towers/data/sources/shard.h"
 #include "towers/files/files.h"
 
 static Status size_check(uint64_t bytes, uint64_t most)
@@ -86,8 +85,8 @@ Status files_equal(const char *a, const char *b, bool *equal)
     *equal = size[0] == size[1];
     for (uint64_t at = 0; *equal && at < size[0]; at += PART) {
         size_t count = size[0] - at < PART ? (size_t)(size[0] - at) : PART;
-        TRY_OUT(shard_pread(fd[0], a, at, bytes, count));
-        TRY_OUT(shard_pread(fd[1], b, at, bytes + PART, count));
+        TRY_OUT(file_pread(fd[0], a, at, bytes, count));
+        TRY_OUT(file_pread(fd[1], b, at, bytes + PART, count));
         *equal = !memcmp(bytes, bytes + PART, count);
     }
 out:

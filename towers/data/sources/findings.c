@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 
 #include "towers/data/images/image.h"
-#include "towers/data/sources/equal_files.h"
-#include "towers/data/sources/parallel.h"
+#include "towers/data/listing/equal_files.h"
+#include "towers/data/listing/parallel.h"
 #include "towers/data/sources/reader.h"
 
 enum { HEAD_READ = 1 << 16, TINY_SIDE = 16, FEW_IMAGES = 10, WHITE = 65535, KIND_TEXT = 640 };

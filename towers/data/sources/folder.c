@@ -6,12 +6,12 @@
 #include <xxhash.h>
 
 #include "kernels/base/array.h"
-#include "towers/data/sources/endings.h"
-#include "towers/data/sources/equal_files.h"
+#include "towers/data/listing/endings.h"
+#include "towers/data/listing/equal_files.h"
+#include "towers/data/listing/leftovers.h"
+#include "towers/data/listing/names.h"
+#include "towers/data/listing/parallel.h"
 #include "towers/data/sources/indexed.h"
-#include "towers/data/sources/leftovers.h"
-#include "towers/data/sources/names.h"
-#include "towers/data/sources/parallel.h"
 #include "towers/data/sources/tree.h"
 #include "towers/files/files.h"
 

@@ -8,8 +8,8 @@
 #include <xxhash.h>
 #include <zlib.h>
 
-#include "towers/data/sources/class_names.h"
-#include "towers/data/sources/leftovers.h"
+#include "towers/data/classes/class_names.h"
+#include "towers/data/listing/leftovers.h"
 #include "towers/data/sources/reader.h"
 #include "towers/files/files.h"
 #include "towers/files/utf8.h"

@@ -2,7 +2,7 @@
  * own below a folder. */
 #pragma once
 
-#include "towers/data/sources/index.h"
+#include "towers/data/listing/index.h"
 #include "towers/data/sources/source.h"
 
 /* Fill in what the index says of a data set, and its name, that of the folder or file. *names [classes] becomes

@@ -4,12 +4,12 @@
 #include <fts.h>
 #include <xxhash.h>
 
-#include "towers/data/sources/endings.h"
-#include "towers/data/sources/equal_files.h"
+#include "towers/data/classes/label_file.h"
+#include "towers/data/listing/endings.h"
+#include "towers/data/listing/equal_files.h"
+#include "towers/data/listing/leftovers.h"
+#include "towers/data/listing/names.h"
 #include "towers/data/sources/indexed.h"
-#include "towers/data/sources/label_file.h"
-#include "towers/data/sources/leftovers.h"
-#include "towers/data/sources/names.h"
 #include "towers/data/sources/tree.h"
 #include "towers/files/files.h"
 

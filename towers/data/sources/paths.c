@@ -3,9 +3,9 @@
 
 #include <fts.h>
 
-#include "towers/data/sources/endings.h"
-#include "towers/data/sources/leftovers.h"
-#include "towers/data/sources/names.h"
+#include "towers/data/listing/endings.h"
+#include "towers/data/listing/leftovers.h"
+#include "towers/data/listing/names.h"
 #include "towers/data/sources/reader.h"
 #include "towers/files/files.h"
 

@@ -9,9 +9,9 @@
 #pragma once
 
 #include "kernels/base/status.h"
+#include "towers/data/classes/class_match.h"
 #include "towers/data/images/pixels.h"
-#include "towers/data/sources/class_match.h"
-#include "towers/data/sources/inventory.h"
+#include "towers/data/listing/inventory.h"
 
 /* VAL: for the evaluation during training, which chooses the best weights. IDX files have no such part: their test images
  * serve for it. */

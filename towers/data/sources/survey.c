@@ -1,7 +1,7 @@
 /* A visit is an item of parallel_run; contract in survey.h. */
 #include "towers/data/sources/survey.h"
 
-#include "towers/data/sources/parallel.h"
+#include "towers/data/listing/parallel.h"
 
 typedef struct Survey {
     const SurveyConfig *config;

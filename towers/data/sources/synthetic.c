@@ -4,7 +4,7 @@
 #include <xxhash.h>
 
 #include "kernels/philox.h"
-#include "towers/data/sources/class_names.h"
+#include "towers/data/classes/class_names.h"
 #include "towers/data/sources/reader.h"
 
 enum { POOL_PLACES = 1 << 20, QUANTILES = 1 << 16, SIDE_MAX = 65500 };

@@ -1,8 +1,0 @@
-/* The kinds of shards that can be read: who lists each. */
-#include "towers/data/sources/shard.h"
-
-Status shard_list(ShardKind kind, ShardList *list)
-{
-    if (kind == SHARD_TAR) return tar_list(list);
-    return kind == SHARD_MDS ? mds_list(list) : tfrecord_list(list);
-}
