@@ -62,6 +62,7 @@ static Status model_options(const Options *o, const Model *model, JobFiles *file
         .dropout = o->dropout >= 0 ? (float)o->dropout
                    : variant       ? variant->dropout
                                    : model->dropout,
+        .drop_path = o->drop_path >= 0 ? (float)o->drop_path : model->drop_path,
         .aux = aux,
         .variant = variant ? variant->name : "",
         .width = o->width > 0 ? (int32_t)o->width : model->width,

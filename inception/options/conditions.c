@@ -22,6 +22,7 @@ static const struct {
                    {"critic", "has no critic", "GANs"},
                    {"generator", "generates no images", "GANs"},
                    {"dropout", "has no dropout", "networks with dropout"},
+                   {"drop-path", "has no stochastic depth", "networks with stochastic depth"},
                    {"width", "has no such size", "GANs whose width can be chosen"},
                    {"penalty", "has no gradient penalty", "GANs with a gradient penalty"}};
 enum { MODEL_WORDS = sizeof model_words / sizeof *model_words };
@@ -147,6 +148,7 @@ static bool model_is(const Model *model, const char *word)
 {
     if (!strcmp(word, "classifier")) return !model->phases;
     if (!strcmp(word, "dropout")) return !model->phases || model->dropout > 0;
+    if (!strcmp(word, "drop-path")) return model->drop_path > 0;
     if (!strcmp(word, "width")) return model->width > 0;
     if (!strcmp(word, "penalty")) return model->penalty_weight > 0;
     return model->phases; /* critic, generator */

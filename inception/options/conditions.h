@@ -8,7 +8,7 @@
  *   a|b         one of both holds
  *   data=bench,show   for the command `data` only: its first argument is one of these. doctor=--hosts: for `doctor` only: the
  *               option is on
- *   model=gan   what the model must be or have, which is known later: classifier, critic, generator, dropout, width, penalty
+ *   model=gan   what the model must be or have, which is known later: classifier, critic, generator, dropout, drop-path, width, penalty
  *
  * A clause about an option that the command lacks holds. It is an error to give an option whose condition does not hold on
  * the command line, unless to turn it off. From a file, a recipe or a model it is accepted, because those serve several

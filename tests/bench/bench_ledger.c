@@ -125,6 +125,7 @@ static TrainJob job_make(const Model *model, const Source *data, int towers, int
                                 .side = model->side,
                                 .channels = model->channels,
                                 .dropout = model->dropout,
+                                .drop_path = model->drop_path,
                                 .variant = ""},
                     .data_channels = model->channels,
                     .canvas = model->side,

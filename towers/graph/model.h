@@ -12,6 +12,7 @@ typedef struct ModelOptions {
     int32_t width;         /* channels of a model's narrowest layer, where it has such a size; 0: the model's default */
     float penalty_weight;  /* of the gradient penalty of a critic; < 0: the model's default */
     float mean[3], std[3]; /* of pixels in [0, 1]; std 0: the model's */
+    float drop_path;       /* rate of the last block's stochastic depth; < 0: the model's default */
 } ModelOptions;
 
 enum { MODEL_AUX_HEADS = 2, MODEL_HEADS = 1 + MODEL_AUX_HEADS };
@@ -77,6 +78,7 @@ typedef struct Model {
     bool adapts;                           /* its images have as many channels as the data */
     int classes;                           /* default; 0: it predicts none */
     float dropout;                         /* default rate */
+    float drop_path;                       /* default rate; 0: it has no stochastic depth */
     float aux_weight;                      /* default weight of each auxiliary loss; 0: the model has none */
     float mean[3], std[3];                 /* of pixels in [0, 1] */
     const char *defaults;                  /* settings that suit it, as YAML for the option table; NULL */

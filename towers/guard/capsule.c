@@ -90,6 +90,9 @@ static void network_read(Fields *f, Capsule *c)
                                       .side = (int32_t)integer(f, "side", 1, SIDE_MAX),
                                       .channels = (int32_t)integer(f, "channels", 1, 3),
                                       .dropout = real(f, "dropout", 0, 0.999999),
+                                      .drop_path = json_object_get(f->object, "drop_path") /* absent in older ones */
+                                                       ? real(f, "drop_path", 0, 0.999999)
+                                                       : 0,
                                       .aux = boolean(f, "aux"),
                                       .variant = c->variant};
     for (int i = 0; i < 3 && json_object_get(f->object, "std"); i++) { /* absent in older capsules */

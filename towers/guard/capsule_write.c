@@ -21,19 +21,19 @@ static json_t *network_json(const TrainJob *job, int phase)
     const ProgramConfig trained = program_training(&job->program), *c = &trained;
     const ModelOptions *o = &c->options;
     const float *mean = model_mean(c->model, o), *std = model_std(c->model, o);
-    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:b, s:i, s:i, s:f, s:f, s:s, s:b, s:b, s:b, s:b, "
-                     "s:b, s:s, s:b, s:b, s:b, s:b, s:b, s:b, s:[fff], s:[fff]}",
-                     "model", c->model->name, "phase", program_phase(c->model, phase)->name, "variant",
-                     o->variant ? o->variant : "", "classes", o->classes, "side", (int)o->side, "channels",
-                     (int)o->channels, "width", (int)o->width, "penalty_weight", (double)o->penalty_weight, "dropout",
-                     (double)o->dropout, "aux", o->aux, "data_channels", (int)c->data_channels, "canvas",
-                     (int)c->canvas, "smoothing", (double)c->smoothing, "aux_weight", (double)c->aux_weight, "compute",
-                     dtype_name(c->compute), "fuse_siblings", c->fuse_siblings, "pool_behind_conv", c->pool_behind_conv,
-                     "recompute", c->recompute, "norm_into_pool", c->norm_into_pool, "separate_storage",
-                     c->separate_storage, "freeze", c->freeze ? c->freeze : "", "mixes", c->mixes, "targets",
-                     c->targets, "weighted", c->weighted, "bce", c->loss == LOSS_BCE, "several", c->several,
-                     "positive_weights", c->positive_weight != NULL, "mean", (double)mean[0], (double)mean[1],
-                     (double)mean[2], "std", (double)std[0], (double)std[1], (double)std[2]);
+    return json_pack(
+        "{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:b, s:i, s:i, s:f, s:f, s:s, s:b, s:b, s:b, s:b, "
+        "s:b, s:s, s:b, s:b, s:b, s:b, s:b, s:b, s:[fff], s:[fff]}",
+        "model", c->model->name, "phase", program_phase(c->model, phase)->name, "variant", o->variant ? o->variant : "",
+        "classes", o->classes, "side", (int)o->side, "channels", (int)o->channels, "width", (int)o->width,
+        "penalty_weight", (double)o->penalty_weight, "dropout", (double)o->dropout, "drop_path", (double)o->drop_path,
+        "aux", o->aux, "data_channels", (int)c->data_channels, "canvas", (int)c->canvas, "smoothing",
+        (double)c->smoothing, "aux_weight", (double)c->aux_weight, "compute", dtype_name(c->compute), "fuse_siblings",
+        c->fuse_siblings, "pool_behind_conv", c->pool_behind_conv, "recompute", c->recompute, "norm_into_pool",
+        c->norm_into_pool, "separate_storage", c->separate_storage, "freeze", c->freeze ? c->freeze : "", "mixes",
+        c->mixes, "targets", c->targets, "weighted", c->weighted, "bce", c->loss == LOSS_BCE, "several", c->several,
+        "positive_weights", c->positive_weight != NULL, "mean", (double)mean[0], (double)mean[1], (double)mean[2],
+        "std", (double)std[0], (double)std[1], (double)std[2]);
 }
 
 static json_t *device_json(const TrainJob *job)

@@ -59,6 +59,7 @@ static Status run(char **argv)
                             .side = model->side,
                             .channels = model->channels,
                             .dropout = model->dropout,
+                            .drop_path = model->drop_path,
                             .variant = ""};
     snprintf(path, sizeof path, "%s.safetensors", argv[3]);
     TRY(weights_write(model, &options, path));
