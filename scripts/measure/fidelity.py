@@ -112,11 +112,13 @@ CASES = [
     Case("resnet101", of_torchvision("resnet101"), 96),
     Case("mobilenet_v3_small", of_torchvision("mobilenet_v3_small"), 128, seed=2),
     Case("mobilenet_v3_large", of_torchvision("mobilenet_v3_large"), 128),
+    Case("efficientnet_b0", of_torchvision("efficientnet_b0"), 128),
 ]
 KINKED = [Case("resnet18", of_torchvision("resnet18"), 32, batch=8), Case("resnet18", of_torchvision("resnet18"), 96, batch=8)]
 KINKED_SEEDS, KINK_BOUND = 20, 1e-4
 SETTLED = {}  # states by title: one step and ten steps start from the same state
-TRAINING = Case("inception_v3", inception_v3, 299, aux_weight=0.4)
+TRAINING = [(Case("inception_v3", inception_v3, 299, aux_weight=0.4), 10),
+            (Case("efficientnet_b0", of_torchvision("efficientnet_b0"), 128), 5)]  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -132,11 +134,11 @@ def average_of(case):
 
 
 def fresh_model(case):
-    """PyTorch's initial values, no dropout, and running statistics whose use can be detected."""
+    """PyTorch's initial values, no dropout or stochastic depth, and running statistics whose use can be detected."""
     torch.manual_seed(case.seed)
     model = case.make(case)
     for module in model.modules():
-        if isinstance(module, nn.Dropout):
+        if isinstance(module, (nn.Dropout, torchvision.ops.StochasticDepth)):
             module.p = 0.0
         if isinstance(module, nn.BatchNorm2d):
             module.momentum = 0.1  # the driver's; MobileNets have another default
@@ -289,9 +291,9 @@ def settled_state(case, image):
 
 
 def image_of(pixels, case, dtype):
-    """The network's input: torchvision's ResNets and MobileNets, and its inception_v3 with transform_input, expect ImageNet's mean and deviation."""
+    """The network's input: torchvision's ResNets, MobileNets and EfficientNets, and its inception_v3 with transform_input, expect ImageNet's mean and deviation."""
     x = torch.from_numpy(pixels.copy()).permute(0, 3, 1, 2).to(dtype) / 255
-    if case.model == "inception_v3" or case.model.startswith(("resnet", "mobilenet")):
+    if case.model == "inception_v3" or case.model.startswith(("resnet", "mobilenet", "efficientnet")):
         mean, std = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
     else:
         mean, std = ([0.5] * 3, [0.5] * 3)
@@ -598,6 +600,7 @@ def count_rows(table, towers):
         ("inception_v4", [], 42679816, 12.25), ("inception_resnet_v2", [], 55843464, 13.16),
         ("resnet18", [], 11689512, 1.81), ("resnet34", [], 21797672, 3.66), ("resnet50", [], 25557032, 4.09),
         ("resnet101", [], 44549160, 7.80), ("mobilenet_v3_small", [], 2542856, 0.06), ("mobilenet_v3_large", [], 5483032, 0.22),
+        ("efficientnet_b0", [], 5288548, 0.39),
     ]  # fmt: skip
     cases = {case.model: case for case in CASES if not case.variant}  # the last case of a model has auxiliary heads
     table.row(["network", "parameters", "PyTorch's", "multiply-adds, one image", "verdict"])
@@ -749,8 +752,8 @@ def optimizer_rows(table, driver):
 INTRODUCTION = """# Fidelity
 
 Written by `scripts/measure/fidelity.sh`: the networks of this project against torchvision {vision} and timm {timm} under PyTorch
-{torch}. Equal weights and images go through PyTorch in float64, PyTorch in float32 and the trainer in float32 (dropout
-off, batch norm on the batch). The error of a tensor is the 2-norm of its difference from the float64 result, divided by
+{torch}. Equal weights and images go through PyTorch in float64, PyTorch in float32 and the trainer in float32 (dropout and
+stochastic depth off, batch norm on the batch). The error of a tensor is the 2-norm of its difference from the float64 result, divided by
 the 2-norm of that. No tensor may be more than {ratio:g} times as far from float64 as PyTorch's own float32 is (at least one
 unit in the last place), and none beyond {gradient:g} (gradients) or {logit:g} (all else). PyTorch's own error depends on the
 order of its sums, and in one order it may be small by chance. So the largest error of its two memory formats is used; for
@@ -762,7 +765,7 @@ programs differ by 1e-3 or more (10 of 2,834,560 windows caused 2.6e-3 of a grad
 float64, biases are chosen to lie in the widest gap between the inputs of each ReLU, and the weights of a channel that a
 max pool reads are drawn again until no window has two largest values closer than {tie:g} of the channel's standard
 deviation. All networks are treated alike, with the same seed; the rows *max pools* count the windows in which PyTorch's
-float32 still chooses another pixel than its float64. Ten steps of training leave that point, so after them only the
+float32 still chooses another pixel than its float64. Steps of training leave that point, so after them only the
 comparison with PyTorch's float32 counts.
 
 *Passes* are the rewrites of the op list (`--fuse-siblings`, `--pool-behind-conv`). `--winograd` is on, as these networks'
@@ -840,10 +843,11 @@ def main():
             compare_kinks(table, driver, case)
         table.say(KINKS)
     if wanted("training"):
-        table.say("\n## Ten steps of SGD (rate 0.001, momentum 0.9) from a torchvision state dict\n")
+        table.say("\n## Steps of SGD (rate 0.001, momentum 0.9) from a torchvision state dict\n")
         table.row(head)
         table.row(["---"] * len(head))
-        compare_training(table, driver, TRAINING, 10)
+        for case, steps in TRAINING:
+            compare_training(table, driver, case, steps)
     table.say(f"\n{table.failed} rows outside their bounds." if table.failed else "\nAll rows inside their bounds.")
     with open(markdown, "w") as file:
         file.write("\n".join(table.lines) + "\n")

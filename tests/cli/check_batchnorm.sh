@@ -41,6 +41,20 @@ data=$work/nine run nine-sync --tower-batch 1,4,3 --processes 3 --bn-stats sync 
 "$weights" near "$work/nine/last.safetensors" "$work/nine-sync/last.safetensors" 1e-5 Conv2d_1a_3x3.bn.running_{mean,var} ||
     complain "sync: the statistics of a tower that had no samples in the last step are exported"
 
+# ---- stochastic depth drops the samples of a step, whichever towers they are on. Batch norms enlarge what sums in another order cost.
+depth() { model=efficientnet_b0 run "$1" --img-size 32 --bn-stats sync --max-steps 2 "${@:2}"; }
+same_losses() { # NAME OTHER
+    paste <(sed -E 's/.*"mean_loss":([^,]*),.*/\1/' "$work/$1/metrics.jsonl") <(sed -E 's/.*"mean_loss":([^,]*),.*/\1/' "$work/$2/metrics.jsonl") |
+        awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > (NR == 1 ? 1e-5 : 1e-3) * $1) bad = 1 } END { exit bad || NR != 2 }'
+}
+depth depth-none --towers 1 --batch-size 32 --drop-path 0
+depth depth-one --towers 1 --batch-size 32 --drop-path 0.9
+for shares in 8,8,8,8 20,0,12; do
+    depth depth-$shares --tower-batch $shares --processes "$(tr ',' '\n' <<<$shares | wc -l)" --drop-path 0.9
+    same_losses depth-one depth-$shares || complain "--drop-path: $shares is not the training of one tower"
+done
+same_losses depth-one depth-none && complain "--drop-path 0.9 drops nothing"
+
 # ---- towers that take turns cannot meet in a layer
 "$towers" train inception_mini --data-path "$work/data" --device cpu --towers 4 --processes 2 --bn-stats sync --output-dir "$work" --experiment turns >/dev/null 2>"$work/err"
 [[ $? == 2 ]] && grep -q 'for 4 towers use --processes 4' "$work/err" || complain "turns: $(cat "$work/err")"

@@ -145,6 +145,7 @@ exported inception_v4 75 "" || status=1
 exported googlenet 33 "" || status=1
 exported resnet18 40 "" || status=1
 exported mobilenet_v3_small 64 "" || status=1
+exported efficientnet_b0 64 "" || status=1
 generator wgan_gp || status=1
 generator wgan_gp_keras || status=1
 

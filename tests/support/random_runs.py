@@ -72,13 +72,16 @@ class Combination:
         self.arguments = a = [rng.choice(("fashion_cnn", "inception_mini", "inception_mini", "wgan_gp"))]
         if wide.random() < 0.2:
             a[0] = wide.choice(("resnet18", "googlenet", "wgan_gp_keras")) if wide.random() < 0.4 else "fashion_cnn"
+        newest = random.Random(seed * 17 + 1)
+        if newest.random() < 0.06:
+            a[0] = "efficientnet_b0"
         self.gan = a[0].startswith("wgan_gp")
         self.sync = self.tta = False
         kind = rng.choice(FIRST_KINDS)
         if wide.random() < 0.3:
             kind = wide.choice([name for name in data if not (self.gan and name == "labels")])
         a += ["--dataset", "synthetic"] if kind == "synthetic" else ["--data-path", data[kind]]
-        if a[0] in ("resnet18", "googlenet"):
+        if a[0] in ("resnet18", "googlenet", "efficientnet_b0"):
             a += ["--img-size", "32"]
         a += ["--threads", "1", "--device", "cpu", "--seed", str(rng.randint(0, 9)), "--epochs", "2", "--max-steps", str(rng.randint(5, 12))]
         a += ["--log-interval", "1", "--log-samples", "--checkpoint-steps", str(rng.randint(1, 4)), "--summary-interval", str(rng.choice((0, 2)))]
@@ -92,6 +95,8 @@ class Combination:
         self.rest()
         self.later(kind)
         self.latest(kind, weights, random.Random(seed * 13 + 5))
+        if a[0] == "efficientnet_b0":
+            self.maybe(0.6, "--drop-path", newest.choice((0, 0.5)), rng=newest)
 
     def maybe(self, chance, *arguments, rng=None):
         if (rng or self.rng).random() < chance:
@@ -160,7 +165,8 @@ class Combination:
             balanced = self.maybe(0.2 if kind != "labels" else 0, "--sampler", "balanced")
             if kind in ("tar", "mds") and not balanced:
                 self.maybe(0.4, "--shuffle-window", rng.choice((1, 2)))
-        self.maybe(0.2, "--freeze", "Conv2d*" if self.arguments[0] == "inception_mini" else "conv1*")
+        first = {"inception_mini": "Conv2d*", "efficientnet_b0": "features.0*"}
+        self.maybe(0.2, "--freeze", first.get(self.arguments[0], "conv1*"))
         if self.maybe(0.5, "--bn-stats", rng.choice(("last", "first", "mean", "pooled", "sync"))):
             self.sync = self.arguments[-1] == "sync" and self.towers > 1
 
@@ -229,7 +235,7 @@ class Combination:
         maybe(0.2, "--lr-mult", rng.choice(("*weight=0.5", "*bias=3", "*=0.1,*weight=2")))
         maybe(0.2, "--layer-decay", 0.7)
         if "--freeze" not in self.arguments:
-            maybe(0.2, "--freeze", "*,!fc*")
+            maybe(0.2, "--freeze", "*,!classifier*" if self.arguments[0] == "efficientnet_b0" else "*,!fc*")
         maybe(0.5 if "--freeze" in self.arguments else 0, "--unfreeze-epoch", rng.choice((2, 3)))
         if kind == "idx" and weights.get(self.arguments[0]) and maybe(0.4, "--pretrained", weights[self.arguments[0]]):
             maybe(0.5, "--reset-head")

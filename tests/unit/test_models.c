@@ -1,5 +1,5 @@
 /* The networks at full size: numbers of parameters, multiply-adds, names, the smallest image, auxiliary heads, and
- * that training and evaluation use the same weights. The counts are those of torchvision (inception_v3, googlenet, resnet), of
+ * that training and evaluation use the same weights. The counts are those of torchvision (inception_v3, googlenet, resnet, efficientnet), of
  * timm (inception_v4, inception_resnet_v2) and of the trainer of 2016 (tf2016). scripts/measure/fidelity.sh compares the
  * values that they compute. */
 
@@ -88,6 +88,7 @@ TEST(test_counts)
         {{"resnet101", "", false}, 1000, 44549160, 7801405440, 314, 208},
         {{"mobilenet_v3_small", "", false}, 1000, 2542856, 56510400, 142, 68},
         {{"mobilenet_v3_large", "", false}, 1000, 5483032, 216589760, 174, 92},
+        {{"efficientnet_b0", "", false}, 1000, 5288548, 385814752, 213, 98},
         {{"inception_v3", "", true}, 10, 24371444, 0, 292, 192},
         {{"inception_mini", "", false}, 10, 234010, 15343392, 86, 56},
         {{"fashion_cnn", "", false}, 10, 121930, 2528000, 8, 0},
