@@ -96,13 +96,18 @@ void grad_leaky_relu_dx(GradCall *c)
     }
 #include "kernels/ops.def"
 
+static Value one_minus(GradCall *c, const char *name, Value x)
+{
+    OpAttr attr = {.affine = {.scale = -1, .shift = 1}};
+    return grad_op(c, OP_AFFINE, name, OPERANDS(x), &attr, NULL);
+}
+
 /* dx = dy (1 - y^2) */
 void grad_tanh(GradCall *c)
 {
     Value y = c->op.out[0];
-    OpAttr one_minus = {.affine = {.scale = -1, .shift = 1}};
     Value square = grad_op(c, OP_MUL, "square", OPERANDS(y, y), NULL, NULL);
-    Value slope = grad_op(c, OP_AFFINE, "slope", OPERANDS(square), &one_minus, NULL);
+    Value slope = one_minus(c, "slope", square);
     grad_give(c, 0, grad_op(c, OP_MUL, "dx", OPERANDS(c->dy[0], slope), NULL, NULL));
 }
 
@@ -110,8 +115,7 @@ void grad_tanh(GradCall *c)
 void grad_sigmoid(GradCall *c)
 {
     Value y = c->op.out[0];
-    OpAttr one_minus = {.affine = {.scale = -1, .shift = 1}};
-    Value other = grad_op(c, OP_AFFINE, "other", OPERANDS(y), &one_minus, NULL);
+    Value other = one_minus(c, "other", y);
     Value slope = grad_op(c, OP_MUL, "slope", OPERANDS(y, other), NULL, NULL);
     grad_give(c, 0, grad_op(c, OP_MUL, "dx", OPERANDS(c->dy[0], slope), NULL, NULL));
 }
