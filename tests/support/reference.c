@@ -352,6 +352,45 @@ REFERENCE(silu_dx)
     }
 }
 
+/* The probability that a standard normal value is below x. */
+static double normal_below(double x)
+{
+    return 0.5 * erfc(-x / sqrt(2));
+}
+
+REFERENCE(gelu)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++)
+        out[0].data[i] = in[0].data[i] * normal_below(in[0].data[i]);
+}
+
+REFERENCE(gelu_dx)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) {
+        double x = in[1].data[i];
+        out[0].data[i] = in[0].data[i] * (normal_below(x) + x * exp(-0.5 * x * x) / sqrt(2 * M_PI));
+    }
+}
+
+static double gelu_tanh_of(double x)
+{
+    return tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+}
+
+REFERENCE(gelu_tanh)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++)
+        out[0].data[i] = 0.5 * in[0].data[i] * (1 + gelu_tanh_of(in[0].data[i]));
+}
+
+REFERENCE(gelu_tanh_dx)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) {
+        double x = in[1].data[i], t = gelu_tanh_of(x), slope = sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+        out[0].data[i] = in[0].data[i] * 0.5 * (1 + t + x * (1 - t * t) * slope);
+    }
+}
+
 REFERENCE(tanh)
 {
     for (int64_t i = 0; i < shape_count(out[0].shape); i++) out[0].data[i] = tanh(in[0].data[i]);

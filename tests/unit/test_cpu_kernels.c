@@ -2,6 +2,8 @@
  * chunks (against the reference, and equal to the bit for 1, 2 and 3 threads), difficult numbers (NaN, a mean far from
  * zero, a single pixel), and the optimizers over fifty steps. */
 
+#include <float.h>
+
 #include "kernels/philox.h"
 #include "tests/support/reference.h"
 #include "tests/support/run_case.h"
@@ -272,7 +274,7 @@ TEST(test_batchnorm_of_one_pixel)
 /* A NaN anywhere must come out: ReLU and maximum do not hide it. */
 TEST(test_nan_is_seen)
 {
-    const OpKind kinds[] = {OP_RELU, OP_MAX_POOL, OP_BATCHNORM, OP_ADD, OP_AVG_POOL};
+    const OpKind kinds[] = {OP_RELU, OP_GELU, OP_GELU_TANH, OP_MAX_POOL, OP_BATCHNORM, OP_ADD, OP_AVG_POOL};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         for (int dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++) {
             Case row = {.name = "nan", .kind = kinds[i], .in = {ACT(1, 3, 4, 4)}, .out = {ACT(1, 3, 4, 4)}};
@@ -287,6 +289,23 @@ TEST(test_nan_is_seen)
             assert_false(isnan(dtype_load((Dtype)dtype, call.out[0].data, 1)));
             call_destroy(&call);
         }
+}
+
+/* Far below 0, where 1 + erf(x / sqrt(2)) has no digits left, results are as precise as elsewhere. */
+TEST(test_gelu_keeps_its_tail)
+{
+    enum { COUNT = 24 * 512 }; /* from -12 to 12 */
+    Case row = {.name = "tail", .kind = OP_GELU, .in = {ACT(1, COUNT, 1, 1)}, .out = {ACT(1, COUNT, 1, 1)}};
+    OpCall call = call_create(&row, DTYPE_F32);
+    float *x = call.in[0].data, *y = call.out[0].data;
+    for (int i = 0; i < COUNT; i++) x[i] = (float)i / 512.0f - 12.0f + 1e-4f;
+    call_run(&devices[2], &call);
+    for (int i = 0; i < COUNT; i++) {
+        double wanted = 0.5 * (double)x[i] * erfc(-(double)x[i] / sqrt(2));
+        if (fabs((double)y[i] / wanted - 1) > 8 * (double)FLT_EPSILON)
+            fail_msg("gelu(%g): %g instead of %g", (double)x[i], (double)y[i], wanted);
+    }
+    call_destroy(&call);
 }
 
 /* ---- a maximum is one of its numbers, however small: equal to the bit, and at its place */

@@ -142,6 +142,48 @@ static void write_affine(Writer *w, const Op *op)
     writes_value(w, shift, op->name, op->out[0], false);
 }
 
+/* A node that reads what `before`, another node of the op, writes. */
+static Node *node_next(Writer *w, const Op *op, const char *type, Node *before)
+{
+    char *text = before->text[OP_MAX_IN];
+    snprintf(text, ONNX_NAME, "v%d_part%d", op->out[0].id, w->node_count);
+    node_writes(before, text);
+    Node *node = node_add(w, type, op->name);
+    node_reads(node, text);
+    return node;
+}
+
+static Node *node_next_with(Writer *w, const Op *op, const char *type, Node *before, const char *operand)
+{
+    Node *node = node_next(w, op, type, before);
+    node_reads(node, operand);
+    return node;
+}
+
+/* Opset 20 has Gelu; runtimes know these nodes, too. */
+static void write_gelu(Writer *w, const Op *op)
+{
+    bool by_tanh = op->kind == OP_GELU_TANH;
+    Node *node = node_add(w, by_tanh ? "Mul" : "Div", op->name);
+    reads_value(w, node, op->in[0]);
+    const char *x = node->input[0];
+    if (by_tanh) {
+        const float root = 0.797884561f; /* of 2 / pi */
+        node_reads(node, x);
+        node = node_next_with(w, op, "Mul", node, constant_make(w, "cube", 1, 1, NULL, 0.044715f * root));
+        node = node_next_with(w, op, "Add", node, constant_make(w, "root", 1, 1, NULL, root));
+        node = node_next_with(w, op, "Mul", node, x);
+        node = node_next(w, op, "Tanh", node);
+    } else {
+        node_reads(node, constant_make(w, "root", 1, 1, NULL, 1.41421356f));
+        node = node_next(w, op, "Erf", node);
+    }
+    node = node_next_with(w, op, "Add", node, constant_make(w, "one", 1, 1, NULL, 1));
+    node = node_next_with(w, op, "Mul", node, x);
+    node = node_next_with(w, op, "Mul", node, constant_make(w, "half", 1, 1, NULL, 0.5f));
+    writes_value(w, node, op->name, op->out[0], false);
+}
+
 /* The side of an output follows from that of the input but for the rest of a division, which is output_padding. */
 static Status write_conv_transposed(Writer *w, const Op *op)
 {
@@ -270,6 +312,8 @@ static Status write_op(Writer *w, const Op *op)
     case OP_SIGMOID: write_plain(w, op, "Sigmoid", false); break;
     case OP_SILU: write_silu(w, op); break;
     case OP_RELU6: write_relu6(w, op); break;
+    case OP_GELU:
+    case OP_GELU_TANH: write_gelu(w, op); break;
     case OP_SPREAD_TO: return write_spread(w, op);
     case OP_CONV_DX: return write_conv_transposed(w, op);
     case OP_AVG_POOL_DX: return write_repeat(w, op);
