@@ -60,7 +60,7 @@ typedef union OpAttr {
     } dense;
     struct {
         float epsilon;
-        bool relu;
+        bool relu; /* batch norms only */
     } norm;
     struct {
         Window window;

@@ -84,7 +84,37 @@ static void mul_span(const OpCall *call, Span span)
     }
 }
 
-SPAN_KERNEL(mul, 2)
+/* One pixel: b is that of all pixels of the sample, or of all samples. */
+static void mul_pixel(const OpCall *call, int64_t pixel)
+{
+    const Tensor *b = &call->in[1], *out = &call->out[0];
+    int64_t sample = b->shape.n == 1 ? 0 : pixel / ((int64_t)out->shape.h * out->shape.w);
+    float x[BLOCK_ELEMENTS], factor[BLOCK_ELEMENTS], y[BLOCK_ELEMENTS];
+    for (int64_t i = 0; i < out->shape.c; i += BLOCK_ELEMENTS) {
+        Span part = {pixel, i, smaller(BLOCK_ELEMENTS, out->shape.c - i)}, of_b = {sample, i, part.n};
+        bool plain = out->dtype == DTYPE_F32;
+        float *to = plain ? span_at(out, part) : y;
+        pointwise_mul(block_of(&call->in[0], part, x), block_of(b, of_b, factor), to, part.n);
+        if (!plain) row_store(out->dtype, y, span_at(out, part), part.n);
+    }
+}
+
+static void mul_pixels(void *context, int64_t first, int64_t end)
+{
+    for (int64_t pixel = first; pixel < end; pixel++) mul_pixel(context, pixel);
+}
+
+static Status mul_launch(Device *device, OpCall *call)
+{
+    const Tensor *y = &call->out[0];
+    if (shape_equal(call->in[1].shape, y->shape))
+        spans_run(device, call, 2, mul_span);
+    else
+        chunks_run(device, shape_pixels(y->shape), chunk_pixels(y->shape.c), mul_pixels, call);
+    return OK;
+}
+
+const OpKernel cpu_mul = {.prepare = cpu_check, .launch = mul_launch};
 
 /* ---- affine */
 

@@ -44,6 +44,9 @@ cudaError_t kernel_batchnorm_towers_apply(const OpCall *call, cudaStream_t strea
 cudaError_t kernel_batchnorm_dx_towers_give(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_batchnorm_dx_towers_apply(const OpCall *call, cudaStream_t stream);
 
+/* ---- layer normalization */
+size_t kernel_layernorm_dx_bytes(Shape x);
+
 /* ---- convolutions with few channels (conv_direct.cu), gradients of their weights (conv_direct_dw.cu) */
 /* Operands have one 16-bit dtype, but a gradient w is f32. Rows of x and w begin at multiples of 8 bytes; y is packed. */
 typedef struct DirectConv {

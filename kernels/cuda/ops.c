@@ -9,6 +9,7 @@ PLAIN(leaky_relu_dx)
 #define UNARY(KIND, name, formula) PLAIN(name)
 #define UNARY_GRAD(KIND, name, formula, slope) PLAIN(name) PLAIN(name##_dx)
 #include "kernels/ops.def"
+PLAIN(layernorm)
 PLAIN(dropout)
 PLAIN(stochastic_depth)
 PLAIN(add)
@@ -60,6 +61,18 @@ LAUNCH_KERNEL(channel_sum)
 
 const OpKernel cuda_channel_sum = {
     .prepare = channel_sum_prepare, .launch = channel_sum_launch, .discard = counters_destroy};
+
+static Status layernorm_dx_prepare(Device *device, OpCall *call)
+{
+    TRY(cuda_check(device, call));
+    call->workspace_bytes = kernel_layernorm_dx_bytes(call->in[1].shape);
+    return column_counters_create(device, call, &call->in[1]);
+}
+
+LAUNCH_KERNEL(layernorm_dx)
+
+const OpKernel cuda_layernorm_dx = {
+    .prepare = layernorm_dx_prepare, .launch = layernorm_dx_launch, .discard = counters_destroy};
 
 /* ---- max pools that normalize what they read */
 

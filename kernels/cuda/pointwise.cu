@@ -64,6 +64,23 @@ struct Mul {
     EACH(in[0][i] * in[1][i])
 };
 
+/* By one number for each channel, of every sample or of all. */
+struct MulChannels {
+    enum { INPUTS = 1 };
+    Tensor b;
+    Divider c, pixels; /* pixels: of a sample */
+    template <int V> MEMBER void apply(uint32_t first, const float (*in)[V], float *out) const
+    {
+        UNROLL
+        for (int i = 0; i < V; i++) {
+            uint32_t channel, within, pixel = divided(first + i, c, &channel), sample = divided(pixel, pixels, &within);
+            float factor;
+            Lanes<Any, 1>::load(b, (b.shape.n == 1 ? 0 : sample * b.pitch) + channel, &factor);
+            out[i] = in[0][i] * factor;
+        }
+    }
+};
+
 struct Affine {
     enum { INPUTS = 1 };
     float scale, shift;
@@ -87,7 +104,10 @@ struct Power {
 
 cudaError_t kernel_mul(const OpCall *call, cudaStream_t stream)
 {
-    return map_run(Mul(), call->in, call->out[0], stream);
+    Shape y = call->out[0].shape;
+    if (shape_equal(call->in[1].shape, y)) return map_run(Mul(), call->in, call->out[0], stream);
+    MulChannels body = {call->in[1], divider(y.c), divider((int64_t)y.h * y.w)};
+    return map_run(body, call->in, call->out[0], stream);
 }
 
 cudaError_t kernel_affine(const OpCall *call, cudaStream_t stream)

@@ -240,6 +240,49 @@ REFERENCE(batchnorm_dx)
     }
 }
 
+/* Mean and 1 / sqrt(var + eps) of the channels that begin at x. */
+static void pixel_moments(const double *x, int32_t c, double epsilon, double *mean, double *inverse)
+{
+    double sum = 0, square = 0;
+    for (int32_t i = 0; i < c; i++) sum += x[i];
+    for (int32_t i = 0; i < c; i++) square += (x[i] - sum / c) * (x[i] - sum / c);
+    *mean = sum / c;
+    *inverse = 1 / sqrt(square / c + epsilon);
+}
+
+REFERENCE(layernorm)
+{
+    int32_t c = in[0].shape.c;
+    double mean, inverse;
+    for (int64_t first = 0; first < shape_count(in[0].shape); first += c) {
+        pixel_moments(in[0].data + first, c, (double)attr->norm.epsilon, &mean, &inverse);
+        for (int32_t i = 0; i < c; i++)
+            out[0].data[first + i] = in[2].data[i] * (in[0].data[first + i] - mean) * inverse + in[1].data[i];
+    }
+}
+
+REFERENCE(layernorm_dx)
+{
+    int32_t c = in[0].shape.c;
+    double mean, inverse;
+    for (int k = 1; k < 3; k++)
+        if (out[k].data) memset(out[k].data, 0, (size_t)c * sizeof *out[k].data);
+    for (int64_t first = 0; first < shape_count(in[0].shape); first += c) {
+        const double *dy = in[0].data + first, *x = in[1].data + first, *gamma = in[2].data;
+        double sum = 0, product = 0;
+        pixel_moments(x, c, (double)attr->norm.epsilon, &mean, &inverse);
+        for (int32_t i = 0; i < c; i++) {
+            double a = (x[i] - mean) * inverse;
+            sum += gamma[i] * dy[i];
+            product += gamma[i] * dy[i] * a;
+            if (out[1].data) out[1].data[i] += dy[i];
+            if (out[2].data) out[2].data[i] += dy[i] * a;
+        }
+        for (int32_t i = 0; out[0].data && i < c; i++)
+            out[0].data[first + i] = inverse * (gamma[i] * dy[i] - sum / c - (x[i] - mean) * inverse * product / c);
+    }
+}
+
 REFERENCE(batchnorm_apply)
 {
     for (int64_t i = 0; i < shape_count(out[0].shape); i++) {
@@ -618,7 +661,12 @@ REFERENCE(add)
 
 REFERENCE(mul)
 {
-    for (int64_t i = 0; i < shape_count(out[0].shape); i++) out[0].data[i] = in[0].data[i] * in[1].data[i];
+    Shape b = in[1].shape;
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) {
+        Place p = place_of(out[0].shape, i);
+        int64_t at = index_of(b, b.n == 1 ? 0 : p.n, p.c, b.h == 1 ? 0 : p.h, b.w == 1 ? 0 : p.w);
+        out[0].data[i] = in[0].data[i] * in[1].data[at];
+    }
 }
 
 REFERENCE(affine)

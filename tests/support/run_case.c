@@ -429,6 +429,7 @@ static int first_optional(const Case *row)
     switch (row->kind) {
     case OP_BATCHNORM:
     case OP_BATCHNORM_DX:
+    case OP_LAYERNORM_DX:
     case OP_MAX_POOL_NORM_DX:
     case OP_SOFTMAX_LOSS:
     case OP_SIGMOID_LOSS: return 0;

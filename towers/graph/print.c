@@ -53,6 +53,8 @@ static void print_attr(const Op *op, FILE *to)
     case OP_BATCHNORM_DX:
     case OP_BATCHNORM_APPLY:
     case OP_NORM_FOLD:
+    case OP_LAYERNORM:
+    case OP_LAYERNORM_DX:
         fprintf(to, " eps %g", (double)a->norm.epsilon);
         relu = a->norm.relu;
         break;

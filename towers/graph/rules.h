@@ -62,7 +62,7 @@ static inline bool dtype_is_float(Dtype dtype)
 }
 /* {1, c, 1, 1} */
 Shape shape_vector(int32_t c);
-/* Operands first .. end - 1 are numbers per channel of a batch norm with this epsilon. */
+/* Operands first .. end - 1 are numbers per channel of a norm with this epsilon. */
 void rule_norm(ShapeCall *c, int32_t channels, int first, int end, float epsilon);
 
 /* ---- for gradient rules (grad.c) */

@@ -1,4 +1,5 @@
-/* Rules of batch normalization (Ioffe & Szegedy, arXiv:1502.03167) over n, h, w.
+/* Rules of batch normalization (Ioffe & Szegedy, arXiv:1502.03167) over n, h, w, and of layer normalization (Ba et al.,
+ * arXiv:1607.06450) over c.
  *
  * BATCHNORM_APPLY takes a given mean and variance: running averages, in evaluation and in frozen layers.
  *
@@ -81,3 +82,32 @@ void grad_batchnorm_apply(GradCall *c)
     Value gamma = op->in_count > 4 ? op->in[4] : (Value){0};
     grad_give(c, 0, grad_op(c, OP_BATCHNORM_APPLY, "dx", OPERANDS(dy, zeros, zeros, op->in[3], gamma), &linear, NULL));
 }
+
+/* ---- layer normalization */
+
+void shape_layernorm(ShapeCall *c)
+{
+    channel_vectors(c, c->in[0].c, 1, 3);
+    rule_like_first(c);
+}
+
+void grad_layernorm(GradCall *c)
+{
+    Value dx = grad_op(c, OP_LAYERNORM_DX, "dx", OPERANDS(c->dy[0], c->op.in[0], c->op.in[2]), &c->op.attr, NULL);
+    grad_give(c, 1, graph_output(c->g, dx, 1));
+    grad_give(c, 2, graph_output(c->g, dx, 2));
+    grad_give(c, 0, dx);
+}
+
+void shape_layernorm_dx(ShapeCall *c)
+{
+    Shape vector = shape_vector(c->in[0].c);
+    rule_shape(c, 1, "shape of x", c->in[0]);
+    rule_dtype(c, 1, "dtype of x", c->dtype[0]);
+    channel_vectors(c, vector.c, 2, 3);
+    rule_like_first(c);
+    rule_out(c, 1, "dbeta", vector, DTYPE_F32);
+    rule_out(c, 2, "dgamma", vector, DTYPE_F32);
+}
+
+NO_GRADIENT(layernorm_dx)

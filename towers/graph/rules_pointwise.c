@@ -149,13 +149,36 @@ void grad_add(GradCall *c)
     for (int i = 0; i < c->op.in_count; i++) grad_give(c, i, dy);
 }
 
-ALIKE(mul)
+/* One number for each channel of every sample, or, in f32, of all samples: a parameter. */
+static bool is_factor(Shape b, Dtype dtype, Shape a, Dtype like)
+{
+    bool channels = b.c == a.c && b.h == 1 && b.w == 1;
+    return channels && ((b.n == a.n && dtype == like) || (b.n == 1 && dtype == DTYPE_F32));
+}
+
+void shape_mul(ShapeCall *c)
+{
+    if (!rule_has(c, 1) || !is_factor(c->in[1], c->dtype[1], c->in[0], c->dtype[0])) rule_alike(c);
+    rule_like_first(c);
+}
+
+/* The gradient of factors: of those of all samples in f32, as of all parameters. */
+static Value factor_gradient(GradCall *c, Value product)
+{
+    Shape b = grad_shape(c, 1);
+    if (b.n == 1 && graph_value(c->g, c->op.in[1])->dtype == DTYPE_F32)
+        return grad_op(c, OP_CHANNEL_SUM, "db", OPERANDS(product), NULL, NULL);
+    return grad_op(c, OP_SUM_TO, "db", OPERANDS(product), NULL, &b);
+}
 
 void grad_mul(GradCall *c)
 {
-    for (int i = 0; i < 2; i++)
-        if (grad_wanted(c, i))
-            grad_give(c, i, grad_op(c, OP_MUL, i ? "db" : "da", OPERANDS(c->dy[0], c->op.in[1 - i]), NULL, NULL));
+    Value a = c->op.in[0], b = c->op.in[1];
+    if (grad_wanted(c, 0)) grad_give(c, 0, grad_op(c, OP_MUL, "da", OPERANDS(c->dy[0], b), NULL, NULL));
+    if (!grad_wanted(c, 1)) return;
+    bool spread = !shape_equal(grad_shape(c, 0), grad_shape(c, 1));
+    Value product = grad_op(c, OP_MUL, spread ? "product" : "db", OPERANDS(c->dy[0], a), NULL, NULL);
+    grad_give(c, 1, spread ? factor_gradient(c, product) : product);
 }
 
 LIKE_FIRST(affine)

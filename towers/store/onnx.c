@@ -7,6 +7,17 @@ enum { NODES_PER_OP = 9, TENSORS_PER_OP = 8, OPSET = 17, IR_VERSION = 8 };
 
 /* ---- ops: each function appends the nodes of one op */
 
+/* A node that reads what `before`, another node of the op, writes. */
+static Node *node_next(Writer *w, const Op *op, const char *type, Node *before)
+{
+    char *text = before->text[OP_MAX_IN];
+    snprintf(text, ONNX_NAME, "v%d_part%d", op->out[0].id, w->node_count);
+    node_writes(before, text);
+    Node *node = node_add(w, type, op->name);
+    node_reads(node, text);
+    return node;
+}
+
 static void write_image(Writer *w, const Op *op)
 {
     int32_t channels = graph_shape(w->graph, op->out[0]).c;
@@ -62,6 +73,22 @@ static void write_batchnorm(Writer *w, const Op *op)
     for (int k = 1; k < 4; k++) reads_value(w, node, op->in[k]);
     attribute_float(node, "epsilon", op->attr.norm.epsilon);
     writes_value(w, node, op->name, op->out[0], op->attr.norm.relu);
+}
+
+/* in: x, beta, gamma; ONNX: x, scale, bias, of which x has the normalized axis last */
+static void write_layernorm(Writer *w, const Op *op)
+{
+    static const int64_t last[] = {0, 2, 3, 1}, second[] = {0, 3, 1, 2};
+    Node *node = node_add(w, "Transpose", op->name);
+    reads_value(w, node, op->in[0]);
+    attribute_ints(node, "perm", 4, last);
+    node = node_next(w, op, "LayerNormalization", node);
+    reads_value(w, node, op->in[2]);
+    reads_value(w, node, op->in[1]);
+    attribute_float(node, "epsilon", op->attr.norm.epsilon);
+    node = node_next(w, op, "Transpose", node);
+    attribute_ints(node, "perm", 4, second);
+    writes_value(w, node, op->name, op->out[0], false);
 }
 
 static void write_pool(Writer *w, const Op *op)
@@ -140,17 +167,6 @@ static void write_affine(Writer *w, const Op *op)
     node_reads(shift, scale->text[OP_MAX_IN]);
     node_reads(shift, constant_make(w, "shift", 1, 1, NULL, op->attr.affine.shift));
     writes_value(w, shift, op->name, op->out[0], false);
-}
-
-/* A node that reads what `before`, another node of the op, writes. */
-static Node *node_next(Writer *w, const Op *op, const char *type, Node *before)
-{
-    char *text = before->text[OP_MAX_IN];
-    snprintf(text, ONNX_NAME, "v%d_part%d", op->out[0].id, w->node_count);
-    node_writes(before, text);
-    Node *node = node_add(w, type, op->name);
-    node_reads(node, text);
-    return node;
 }
 
 static Node *node_next_with(Writer *w, const Op *op, const char *type, Node *before, const char *operand)
@@ -298,6 +314,7 @@ static Status write_op(Writer *w, const Op *op)
     case OP_IMAGE: write_image(w, op); break;
     case OP_CONV: return write_conv(w, op);
     case OP_BATCHNORM_APPLY: write_batchnorm(w, op); break;
+    case OP_LAYERNORM: write_layernorm(w, op); break;
     case OP_MAX_POOL:
     case OP_AVG_POOL: write_pool(w, op); break;
     case OP_DENSE: return write_dense(w, op);

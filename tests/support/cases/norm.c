@@ -1,4 +1,5 @@
-/* Batch normalization: training, its gradient, and with given averages; each with and without gamma and ReLU. */
+/* Batch normalization: training, its gradient, and with given averages; each with and without gamma and ReLU. Layer
+ * normalization and its gradient. */
 #include "tests/support/cases.h"
 
 #define MEAN(c)                                                                                                        \
@@ -59,6 +60,15 @@
         }                                                                                                              \
     }
 
+#define LAYER_ROWS(label, n, c, h, w)                                                                                  \
+    {label, OP_LAYERNORM, NORM(false), {ACT(n, c, h, w), VECTOR(c), SPREAD(c)}, {ACT(n, c, h, w)}},                    \
+    {                                                                                                                  \
+        label, OP_LAYERNORM_DX, NORM(false), {ACT(n, c, h, w), ACT(n, c, h, w), SPREAD(c)},                            \
+        {                                                                                                              \
+            ACT(n, c, h, w), VECTOR(c), VECTOR(c)                                                                      \
+        }                                                                                                              \
+    }
+
 static const Case rows[] = {
     // clang-format off
     ROWS("image",         4, 16, 5, 6),
@@ -66,6 +76,11 @@ static const Case rows[] = {
     ROWS("one channel",   3, 1, 7, 7),
     ROWS("odd channels",  2, 37, 9, 8),
     ROWS("many pixels",   4, 8, 35, 35),
+    LAYER_ROWS("image",        4, 16, 5, 6),
+    LAYER_ROWS("vector",       8, 24, 1, 1),
+    LAYER_ROWS("odd channels", 2, 37, 9, 8),
+    LAYER_ROWS("many channels", 2, 768, 3, 3),
+    LAYER_ROWS("many pixels",  4, 8, 35, 35),
     FOLD("weights",       48, 32, 3, 3),
     FOLD("odd weights",   7, 5, 1, 3),
     // clang-format on
