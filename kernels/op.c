@@ -1,5 +1,6 @@
 /* Names and sizes of the op kinds; see op.h. */
 #include "kernels/op.h"
+#include "kernels/base/text.h"
 
 static const struct {
     const char *name;
@@ -40,18 +41,39 @@ int op_outputs(OpKind kind)
     return rows[kind].outputs;
 }
 
-int32_t window_out(int32_t side, int32_t k, int32_t stride, int32_t pad, bool ceil)
+static int32_t side_out(int32_t side, int32_t span, int32_t stride, int32_t pad, int32_t more, bool ceil)
 {
-    int32_t room = side + 2 * pad - k + (ceil ? stride - 1 : 0);
+    int32_t room = side + 2 * pad + more - span + (ceil ? stride - 1 : 0);
     if (room < 0) return 0;
     int32_t out = room / stride + 1;
     if (ceil && (out - 1) * stride >= side + pad) out--;
     return out;
 }
 
+Shape window_out(const Window *w, Shape x, int32_t channels)
+{
+    return (Shape){x.n, channels,
+                   side_out(x.h, window_span(w->kh, w->dilate_h), w->stride_h, w->pad_h, w->more_h, w->ceil),
+                   side_out(x.w, window_span(w->kw, w->dilate_w), w->stride_w, w->pad_w, w->more_w, w->ceil)};
+}
+
+const char *window_text(const Window *w, char text[WINDOW_TEXT_BYTES])
+{
+    Text to = text_start(text, WINDOW_TEXT_BYTES);
+    text_add(&to, "stride %dx%d pad %dx%d", w->stride_h, w->stride_w, w->pad_h, w->pad_w);
+    if (w->more_h || w->more_w) text_add(&to, " more %dx%d", w->more_h, w->more_w);
+    if (w->dilate_h || w->dilate_w) text_add(&to, " dilate %dx%d", w->dilate_h, w->dilate_w);
+    return text;
+}
+
+bool window_is_padded(const Window *w)
+{
+    return w->pad_h || w->pad_w || w->more_h || w->more_w;
+}
+
 bool window_is_point(const Window *w)
 {
-    return w->kh == 1 && w->kw == 1 && w->stride_h == 1 && w->stride_w == 1 && !w->pad_h && !w->pad_w;
+    return w->kh == 1 && w->kw == 1 && w->stride_h == 1 && w->stride_w == 1 && !window_is_padded(w);
 }
 
 int64_t op_macs(const OpCall *call)

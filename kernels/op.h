@@ -15,14 +15,17 @@ typedef enum OpKind {
     OP_COUNT
 } OpKind;
 
-/* The window of a convolution or pooling. Output side = (side + 2 pad - k) / stride + 1, rounded down, or up if `ceil`
+/* The window of a convolution or pooling. Output side = (side + all padding - span) / stride + 1, rounded down, or up if `ceil`
  * (PyTorch's ceil_mode: the last window may overhang, even one that is larger than the input, but must start inside the
- * input or its left padding). Padding is symmetric. */
+ * input or its left padding). There are pad_h rows of padding above the input and pad_h + more_h below it, pad_w columns left of
+ * it and pad_w + more_w right of it: as it stands, padding is symmetric. */
 typedef struct Window {
     int32_t kh, kw;
     int32_t stride_h, stride_w;
     int32_t pad_h, pad_w;
     bool ceil;
+    int32_t more_h, more_w;     /* may be negative */
+    int32_t dilate_h, dilate_w; /* convolutions: pixels between two taps (oneDNN's count; PyTorch's dilation - 1) */
 } Window;
 
 /* The record of OP_IMAGE for each picture, as int32 words; words without a name are 0. */
@@ -135,10 +138,21 @@ int op_max_inputs(OpKind kind);
 int op_min_inputs(OpKind kind);
 int op_outputs(OpKind kind);
 
-/* Output side of a window along one axis; <= 0 if the window does not fit. */
-int32_t window_out(int32_t side, int32_t k, int32_t stride, int32_t pad, bool ceil);
+/* What a window makes of x; a side is <= 0 if it does not fit. */
+Shape window_out(const Window *window, Shape x, int32_t channels);
 
-bool window_is_point(const Window *window); /* 1x1, stride 1, no padding */
+/* Pixels from the first tap to the last. */
+static inline int32_t window_span(int32_t k, int32_t dilate)
+{
+    return (k - 1) * (dilate + 1) + 1;
+}
+
+/* All but its sides, as names of tasks have it: "stride 2x2 pad 1x1", and what differs from that. */
+enum { WINDOW_TEXT_BYTES = 128 };
+const char *window_text(const Window *window, char text[WINDOW_TEXT_BYTES]);
+
+bool window_is_point(const Window *window);  /* 1x1, stride 1, no padding */
+bool window_is_padded(const Window *window); /* on any side */
 
 /* Groups of a convolution of x by w: each makes its share of the channels of y from as many of x as w has. They follow from the
  * shapes, as in cuDNN; a depthwise convolution has weights of one channel, and as many groups as x has channels. */

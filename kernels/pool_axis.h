@@ -14,8 +14,8 @@
 #endif
 
 typedef struct PoolAxis {
-    int32_t x, y; /* pixels, windows */
-    int32_t k, stride, pad;
+    int32_t x, y;                 /* pixels, windows */
+    int32_t k, stride, pad, more; /* padding: before the side, and how much more behind it */
     bool include_pad, adaptive;
 } PoolAxis;
 
@@ -27,6 +27,7 @@ POOL_CALL PoolAxis pool_axis(const Window *w, Shape x, Shape y, bool down, bool 
                      down ? w->kh : w->kw,
                      down ? w->stride_h : w->stride_w,
                      down ? w->pad_h : w->pad_w,
+                     down ? w->more_h : w->more_w,
                      include_pad,
                      adaptive};
     return axis;
@@ -47,7 +48,7 @@ POOL_CALL int32_t axis_window(const PoolAxis *a, int32_t i, int32_t *first, int3
         part_touches(i, a->y, a->x, first, end);
         return *end - *first;
     }
-    int32_t begin = i * a->stride - a->pad, reach = begin + a->k, padded = a->x + a->pad;
+    int32_t begin = i * a->stride - a->pad, reach = begin + a->k, padded = a->x + a->pad + a->more;
     *first = begin > 0 ? begin : 0;
     *end = reach < a->x ? reach : a->x;
     int32_t count = a->include_pad ? (reach < padded ? reach : padded) - begin : *end - *first;

@@ -206,19 +206,22 @@ static dnnl_status_t attr_create(bool sum, bool relu, dnnl_primitive_attr_t *mad
 }
 
 /* Strides, dilations, left and right padding, as describe_conv takes them. The right padding is what makes the last
- * window of a rounded-up output fit; it is as large as the left one where windows leave pixels over. */
+ * window of a rounded-up output fit; it is the window's own where windows leave pixels over. */
 static void window_to_dnnl(const OnednnSpec *spec, dnnl_dims_t pads[4])
 {
     const Window *window = &spec->window;
     const int64_t k[2] = {window->kh, window->kw}, stride[2] = {window->stride_h, window->stride_w};
-    const int64_t pad[2] = {window->pad_h, window->pad_w};
+    const int64_t pad[2] = {window->pad_h, window->pad_w}, more[2] = {window->more_h, window->more_w};
+    const int64_t dilate[2] = {window->dilate_h, window->dilate_w};
     memset(pads, 0, 4 * sizeof(dnnl_dims_t));
     for (int axis = 0; axis < 2; axis++) {
         int64_t in = spec->held[ONEDNN_X].dims[2 + axis], out = spec->held[ONEDNN_Y].dims[2 + axis];
-        int64_t reach = (out - 1) * stride[axis] + k[axis] - in - pad[axis];
+        int64_t reach = (out - 1) * stride[axis] + (k[axis] - 1) * (dilate[axis] + 1) + 1 - in - pad[axis];
+        int64_t right = pad[axis] + more[axis];
         pads[0][axis] = stride[axis];
+        pads[1][axis] = dilate[axis];
         pads[2][axis] = pad[axis];
-        pads[3][axis] = reach > pad[axis] || stride[axis] == 1 ? reach : pad[axis];
+        pads[3][axis] = reach > right || stride[axis] == 1 ? reach : right;
     }
 }
 

@@ -203,7 +203,7 @@ bool kernel_conv_direct_takes(const DirectConv *c)
     bool rows = c->x.pitch % 4 == 0 && c->w.pitch % 4 == 0 && packed(c->y);
     bool window =
         k->kh <= DIRECT_LARGE && k->kw <= DIRECT_LARGE && k->stride_h <= DIRECT_STRIDE && k->stride_w <= DIRECT_STRIDE;
-    return halves && channels && rows && window;
+    return halves && channels && rows && window && !k->dilate_h && !k->dilate_w;
 }
 
 template <typename T, int CHANNELS> static void direct_launch(const DirectOperands &o, cudaStream_t stream)

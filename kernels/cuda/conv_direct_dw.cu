@@ -299,7 +299,7 @@ bool kernel_conv_direct_dw_takes(const DirectConv *c)
     bool rows = c->x.pitch % DW_V == 0 && packed(c->y) && packed(c->w);
     bool window = k->kh == DW_SIDE && k->kw == DW_SIDE && k->stride_h == k->stride_w &&
                   k->stride_w <= (c->x.shape.c > DW_V ? 1 : 2);
-    return halves && channels && rows && window && compiled_for_cores();
+    return halves && channels && rows && window && !k->dilate_h && !k->dilate_w && compiled_for_cores();
 }
 
 size_t kernel_conv_direct_dw_bytes(const DirectConv *c)

@@ -109,6 +109,38 @@ extern "C" cudaError_t convert_pixels(const Tensor *to, const Tensor *from, cuda
     return LAUNCH_ERROR();
 }
 
+struct PlacedRows {
+    Tensor to, from;
+    Divider width, w, h; /* channels and sides of `to` */
+    int32_t top, left;
+    uint32_t elements;
+};
+
+BOUNDED placed_kernel(const __grid_constant__ PlacedRows o)
+{
+    uint32_t i = blockIdx.x * BLOCK + threadIdx.x, c, h, w;
+    float value = 0;
+    if (i >= o.elements) return;
+    uint32_t pixel = divided(i, o.width, &c), n = divided(divided(pixel, o.w, &w), o.h, &h);
+    int32_t row = (int32_t)h - o.top, column = (int32_t)w - o.left;
+    bool inside = (uint32_t)row < (uint32_t)o.from.shape.h && (uint32_t)column < (uint32_t)o.from.shape.w;
+    if (inside && c < (uint32_t)o.from.shape.c) {
+        int64_t from = ((int64_t)n * o.from.shape.h + row) * o.from.shape.w + column;
+        Lanes<Any, 1>::load(o.from, from * o.from.pitch + c, &value);
+    }
+    Lanes<Any, 1>::store(o.to, (int64_t)pixel * o.to.pitch + c, &value);
+}
+
+extern "C" cudaError_t convert_placed(const Tensor *to, const Tensor *from, int32_t top, int32_t left,
+                                      cudaStream_t stream)
+{
+    int64_t elements = pixels_of(*to) * to->shape.c;
+    PlacedRows o = {*to, *from, divider(to->shape.c), divider(to->shape.w), divider(to->shape.h),
+                    top, left,  (uint32_t)elements};
+    LAUNCH((placed_kernel), (uint32_t)ceil_divided(elements, BLOCK), BLOCK, stream, o);
+    return LAUNCH_ERROR();
+}
+
 struct Bias {
     enum { INPUTS = 1 };
     const float *bias;

@@ -18,6 +18,8 @@ cudaError_t convert_fill(float *to, float value, int64_t count, cudaStream_t str
 /* Pixel by pixel: channels c < min(to, from) are copied and converted, further channels of `to` become 0. Same n, h, w;
  * any pitches; f32, f16 or bf16. */
 cudaError_t convert_pixels(const Tensor *to, const Tensor *from, cudaStream_t stream);
+/* The same for images of other sides: pixel (h, w) of `to` is pixel (h - top, w - left) of `from`, or 0 if there is none. */
+cudaError_t convert_placed(const Tensor *to, const Tensor *from, int32_t top, int32_t left, cudaStream_t stream);
 /* y = relu?(y + bias[c]) in place; bias may be NULL. */
 cudaError_t convert_bias(const Tensor *y, const float *bias, bool relu, cudaStream_t stream);
 

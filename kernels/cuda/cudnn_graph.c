@@ -38,10 +38,11 @@ static Status tensor_create(int64_t id, Shape s, Dtype dtype, Descriptor *made)
     return finalize(*made);
 }
 
+/* Padding is symmetric: conv.c sees to that. */
 static Status window_create(const Window *window, Descriptor *made)
 {
     int64_t sides = 2, pad[2] = {window->pad_h, window->pad_w}, stride[2] = {window->stride_h, window->stride_w},
-            dilation[2] = {1, 1};
+            dilation[2] = {window->dilate_h + 1, window->dilate_w + 1};
     cudnnDataType_t compute = CUDNN_DATA_FLOAT;
     cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
     TRY(descriptor_create(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, made));

@@ -30,12 +30,11 @@ static void call_text(const OpCall *call, char *buffer)
     bool pool = call->kind == OP_MAX_POOL || call->kind == OP_MAX_POOL_DX || call->kind == OP_MAX_POOL_NORM ||
                 call->kind == OP_MAX_POOL_NORM_DX;
     const Window *v = &call->attr.pool.window;
+    char window[WINDOW_TEXT_BYTES];
     text_add(&text, "time of %s", op_name(call->kind));
     for (int k = 0; k < call->in_count; k++) operand_add(&text, &call->in[k]);
     for (int k = 0; k < call->out_count; k++) operand_add(&text, &call->out[k]);
-    if (pool)
-        text_add(&text, " window %dx%d stride %dx%d pad %dx%d", v->kh, v->kw, v->stride_h, v->stride_w, v->pad_h,
-                 v->pad_w);
+    if (pool) text_add(&text, " window %dx%d %s", v->kh, v->kw, window_text(v, window));
 }
 
 static Status operand_create(Device *device, Timed *t, Tensor *operand)

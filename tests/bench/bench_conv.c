@@ -190,9 +190,8 @@ static Status time_layer(Device *device, const Layer *l, int batch, Dtype dtype,
     Status st = OK;
     Tensor x = {0}, w = {0}, y = {0};
     Window window = {l->kh, l->kw, l->stride, l->stride, l->pad_h, l->pad_w, false};
-    Shape out = {batch, l->oc, window_out(l->side, l->kh, l->stride, l->pad_h, false),
-                 window_out(l->side, l->kw, l->stride, l->pad_w, false)};
-    TRY_OUT(tensor_make(device, (Shape){batch, l->ic, l->side, l->side}, dtype, &x));
+    Shape in = {batch, l->ic, l->side, l->side}, out = window_out(&window, in, l->oc);
+    TRY_OUT(tensor_make(device, in, dtype, &x));
     TRY_OUT(tensor_make(device, (Shape){l->oc, l->ic, l->kh, l->kw}, DTYPE_F32, &w));
     TRY_OUT(tensor_make(device, out, dtype, &y));
     OpCall calls[3] = {{.in_count = 2, .in = {x, w}, .out = {y}},

@@ -269,7 +269,7 @@ static void check_pooled(Dtype dtype, int32_t c, Window window)
     static float x[POOLED_COUNT], dy[POOLED_COUNT], a[POOLED_COUNT], da[POOLED_COUNT];
     static float vectors[4][POOLED_C], y[2][POOLED_COUNT], dx[3][POOLED_COUNT], sums[3][2][POOLED_C];
     static uint8_t argmax[2][POOLED_COUNT];
-    int32_t side = window_out(POOLED_SIDE, window.kh, window.stride_h, window.pad_h, window.ceil);
+    int32_t side = window_out(&window, (Shape){1, c, POOLED_SIDE, POOLED_SIDE}, c).h;
     Tensor image = pooled_tensor(x, dtype, c, POOLED_SIDE), small = pooled_tensor(dy, dtype, c, side), v[4];
     OpAttr norm = {.norm = {1e-3f, true}}, pool = {.pool = {.window = window, .epsilon = 1e-3f}};
     pooled_values(dtype, x, dy);
@@ -355,7 +355,7 @@ TEST(test_places_of_maxima)
     for (Dtype dtype = DTYPE_F32; dtype <= DTYPE_F16; dtype++)
         for (size_t k = 0; k < sizeof windows / sizeof *windows; k++) {
             Window w = windows[k];
-            int32_t side = window_out(POOLED_SIDE, w.kh, w.stride_h, w.pad_h, w.ceil);
+            int32_t side = window_out(&w, (Shape){1, 1, POOLED_SIDE, POOLED_SIDE}, 1).h;
             OpAttr pool = {.pool = {.window = w}};
             pooled_values(dtype, x, dy);
             for (int i = 0; i < POOLED_COUNT; i += 29) dtype_store(dtype, x, i, NAN);

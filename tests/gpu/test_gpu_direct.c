@@ -54,9 +54,7 @@ typedef struct Conv {
 
 static Shape result_shape(const Row *row)
 {
-    const Window *k = &row->window;
-    return (Shape){row->x.n, row->outs, window_out(row->x.h, k->kh, k->stride_h, k->pad_h, k->ceil),
-                   window_out(row->x.w, k->kw, k->stride_w, k->pad_w, k->ceil)};
+    return window_out(&row->window, row->x, row->outs);
 }
 
 static void *uploaded(const void *host, size_t bytes)

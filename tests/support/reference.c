@@ -105,7 +105,8 @@ static void conv_terms(Window k, RefTensor x, RefTensor w, RefTensor y, Term *te
         Place p = place_of(y.shape, pixel * y.shape.c);
         for (int kh = 0; kh < w.shape.h; kh++)
             for (int kw = 0; kw < w.shape.w; kw++) {
-                int h = p.h * k.stride_h - k.pad_h + kh, v = p.w * k.stride_w - k.pad_w + kw;
+                int h = p.h * k.stride_h - k.pad_h + kh * (k.dilate_h + 1),
+                    v = p.w * k.stride_w - k.pad_w + kw * (k.dilate_w + 1);
                 if (h < 0 || v < 0 || h >= x.shape.h || v >= x.shape.w) continue;
                 for (int o = 0; o < w.shape.n; o++)
                     term(&x.data[index_of(x.shape, p.n, o / (w.shape.n / groups) * w.shape.c, h, v)],

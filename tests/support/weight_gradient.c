@@ -43,9 +43,8 @@ static Tensor x_make(const GradientCase *c, Dtype dtype, bool fine)
 
 static Tensor dy_make(const GradientCase *c, Dtype dtype, bool fine)
 {
-    Shape shape = {c->n, c->oc, window_out(c->h, c->kh, c->stride_h, c->pad_h, false),
-                   window_out(c->w, c->kw, c->stride_w, c->pad_w, false)};
-    return tensor_make(shape, c->y_gap, dtype, fine);
+    Window window = gradient_window(c);
+    return tensor_make(window_out(&window, (Shape){c->n, c->ic, c->h, c->w}, c->oc), c->y_gap, dtype, fine);
 }
 
 static size_t dw_count(const GradientCase *c)

@@ -224,11 +224,16 @@ static void discard_call(OpCall *call)
     assert_null(call->state);
 }
 
+static Window window_of(const Case *c)
+{
+    return (Window){c->kh, c->kw, c->stride, c->stride, c->pad_h, c->pad_w, false};
+}
+
 static OpCall conv_call(OpKind kind, const Case *c, const Tensor *a, const Tensor *b, const Tensor *optional,
                         const Tensor *out)
 {
     OpCall call = {.kind = kind, .name = c->name, .in_count = kind == OP_CONV_DW ? 2 : 3, .out_count = 1};
-    call.attr.conv.window = (Window){c->kh, c->kw, c->stride, c->stride, c->pad_h, c->pad_w, false};
+    call.attr.conv.window = window_of(c);
     call.attr.conv.relu = kind == OP_CONV && c->relu;
     call.in[0] = *a;
     call.in[1] = *b;
@@ -239,8 +244,8 @@ static OpCall conv_call(OpKind kind, const Case *c, const Tensor *a, const Tenso
 
 static Shape y_shape(const Case *c)
 {
-    return (Shape){c->n, c->oc, window_out(c->h, c->kh, c->stride, c->pad_h, false),
-                   window_out(c->w, c->kw, c->stride, c->pad_w, false)};
+    Window window = window_of(c);
+    return window_out(&window, (Shape){c->n, c->ic, c->h, c->w}, c->oc);
 }
 
 static void check_forward(const Case *c, const Tensor *x, const Tensor *w, const Tensor *y)

@@ -83,13 +83,13 @@ typedef struct Posed {
 
 static void pose(const Problem *p, Posed *posed)
 {
-    const int pad = (p->window - 1) / 2, out = window_out(p->side, p->window, p->stride, pad, false);
+    const int pad = (p->window - 1) / 2;
     const int groups = p->oc < 0 ? p->ic : 1, oc = p->oc < 0 ? p->ic : p->oc;
     const Window window = {p->line ? 1 : p->window, p->window, p->line ? 1 : p->stride, p->stride,
                            p->line ? 0 : pad,       pad};
     *posed = (Posed){.call = {.kind = p->kind, .name = "a convolution", .attr.conv.window = window}};
     posed->x = (Tensor){.shape = {IMAGES, p->ic, p->side, p->side}, .dtype = p->dtype, .pitch = p->ic};
-    posed->y = (Tensor){.shape = {IMAGES, oc, p->line ? p->side : out, out}, .dtype = p->dtype, .pitch = oc};
+    posed->y = (Tensor){.shape = window_out(&window, posed->x.shape, oc), .dtype = p->dtype, .pitch = oc};
     posed->w =
         (Tensor){.shape = {oc, p->ic / groups, window.kh, window.kw}, .dtype = DTYPE_F32, .pitch = p->ic / groups};
     if (p->slice) posed->y.pitch += GAP;
@@ -155,7 +155,7 @@ TEST(test_phases_without_taps_are_explained)
     Posed posed;
     pose(&point, &posed);
     posed.problem.window.pad_h = posed.problem.window.pad_w = 1;
-    posed.y.shape.h = posed.y.shape.w = window_out(point.side, 1, 2, 1, false);
+    posed.y.shape = window_out(&posed.problem.window, posed.x.shape, point.oc);
     if (processor_has(TILES)) assert_null(conv_phases_dx.takes(&device, &posed.problem));
     explain(&conv_phases_dx, &posed.problem, &choice);
     assert_non_null(strstr(choice.name, "phases of the stride (4 of oneDNN, "));

@@ -59,7 +59,15 @@ static const ShapeCase shape_cases[] = {
     {"window is not the weights'", OP_CONV, {{2, 3, 9, 9}, {4, 3, 5, 3}}, {0}, K3S2, {0}, {0}, "x: height of the window: expected 3, found 5"},
     {"bias too short", OP_CONV, {{2, 3, 9, 9}, {4, 3, 3, 3}, {1, 3, 1, 1}}, {0}, K3S2, {0}, {0}, "x: shape of the bias: expected 1x4x1x1, found 1x3x1x1"},
     {"no stride", OP_CONV, {{2, 3, 9, 9}, {4, 3, 1, 1}}, {0}, {.conv.window = {1, 1, 0, 1, 0, 0}}, {0}, {0},
-     "x: window 1x1, stride 0x1, padding 0x0: sizes and strides are 1 to 32767, padding 0 to 32767"},
+     "x: window 1x1, stride 0x1, padding 0x0: sizes, strides and dilations are 1 to 32767, padding 0 to 32767"},
+    {"padding taken away", OP_CONV, {{2, 3, 9, 9}, {4, 3, 1, 1}}, {0}, {.conv.window = {1, 1, 1, 1, 1, 0, false, -2, 0}}, {0}, {0},
+     "x: window 1x1, stride 1x1, padding 1:-1x0:0: sizes, strides and dilations are 1 to 32767, padding 0 to 32767"},
+    {"negative dilation", OP_CONV, {{2, 3, 9, 9}, {4, 3, 3, 3}}, {0}, {.conv.window = {3, 3, 1, 1, 0, 0, false, 0, 0, 0, -1}}, {0}, {0},
+     "x: window 3x3, stride 1x1, padding 0x0 dilation 1x0: sizes, strides and dilations are 1 to 32767, padding 0 to 32767"},
+    {"uneven padding", OP_CONV, {{2, 3, 8, 9}, {4, 3, 3, 3}}, {0}, {.conv.window = {3, 3, 2, 2, 0, 1, false, 1, -1}}, {0}, {2, 4, 4, 4}},
+    {"dilation", OP_CONV, {{2, 3, 9, 9}, {4, 3, 3, 3}}, {0}, {.conv.window = {3, 3, 1, 1, 0, 0, false, 0, 0, 1, 2}}, {0}, {2, 4, 5, 3}},
+    {"dilated too far", OP_CONV, {{2, 3, 9, 9}, {4, 3, 3, 3}}, {0}, {.conv.window = {3, 3, 1, 1, 0, 0, false, 0, 1, 0, 5}}, {0}, {0},
+     "x: window 3x3 stride 1 padding 0:0x0:1 dilation 1x6 does not fit input 9x9 (2x3x9x9)"},
     {"rounding up", OP_CONV, {{2, 3, 9, 9}, {4, 3, 1, 1}}, {0}, {.conv.window = {1, 1, 1, 1, 0, 0, true}}, {0}, {0},
      "x: a convolution does not support rounding up (ceil_mode) of its output size"},
     {"bf16 weights", OP_CONV, {{2, 3, 9, 9}, {4, 3, 3, 3}}, {0, DTYPE_BF16}, K3S2, {0}, {0}, "x: dtype of the weights: expected f32, found bf16"},
@@ -97,6 +105,8 @@ static const ShapeCase shape_cases[] = {
     {"max_pool", OP_MAX_POOL, {{2, 3, 8, 7}}, {0}, K2S2, {0}, {2, 3, 4, 3}},
     {"max_pool rounding up", OP_MAX_POOL, {{2, 3, 8, 7}}, {0}, {.pool.window = {2, 2, 2, 2, 0, 0, true}}, {0}, {2, 3, 4, 4}},
     {"max_pool of padding", OP_MAX_POOL, {{2, 3, 8, 7}}, {0}, {.pool.window = {2, 2, 2, 2, 2, 0}}, {0}, {0}, "x: padding 2x0 leaves windows 2x2 without any input"},
+    {"max_pool of padding behind", OP_MAX_POOL, {{2, 3, 8, 7}}, {0}, {.pool.window = {2, 2, 2, 2, 0, 1, false, 1, 2}}, {0}, {0}, "x: padding 1x3 leaves windows 2x2 without any input"},
+    {"dilated pool", OP_AVG_POOL, {{2, 3, 8, 7}}, {0}, {.pool.window = {2, 2, 2, 2, 0, 0, false, 0, 0, 1, 0}}, {0}, {0}, "x: a pooling does not support dilation"},
     {"max_pool, large window", OP_MAX_POOL, {{2, 3, 40, 40}}, {0}, {.pool.window = {17, 17, 1, 1, 0, 0}}, {0}, {0}, "x: window 17x17 has 289 elements; the argmax of a maximum pooling holds at most 256"},
     {"max_pool_dx", OP_MAX_POOL_DX, {{2, 3, 4, 3}, {2, 3, 4, 3}, {2, 3, 8, 7}}, {0, DTYPE_U8}, K2S2, {2, 3, 8, 7}, {2, 3, 8, 7}},
     {"max_pool_dx, f32 argmax", OP_MAX_POOL_DX, {{2, 3, 4, 3}, {2, 3, 4, 3}}, {0}, K2S2, {2, 3, 8, 7}, {0}, "x: dtype of argmax: expected u8, found f32"},
@@ -559,6 +569,27 @@ TEST(layers_check_their_numbers)
     image(g, graph_input(g, "pixels", (Shape){2, 3, 8, 8}, DTYPE_U8), none, 3, 8, half, zero);
     assert_failure(g, ERR_ARG,
                    "image: mean 0.5 and deviation 0 of channel 0: expected finite numbers, the deviation above 0");
+    graph_destroy(g);
+}
+
+/* 10x9 by windows of 3 with stride 2: rows lack one, columns two. By 1 with stride 2 none. */
+TEST(windows_of_tensorflow)
+{
+    const Init init = {INIT_HE_NORMAL};
+    Graph *g = new_graph(false, DTYPE_F32);
+    Value x = new_input(g, "x", 2, 3, 10, 9);
+    x = conv_window(g, x, "a", 4, window_same(graph_shape(g, x), 3, 2), init);
+    x = max_pool_window(g, x, window_same(graph_shape(g, x), 2, 2));
+    x = conv_window(g, x, "b", 4, window_same(graph_shape(g, x), 4, 1), init);
+    conv_window(g, x, "c", 4, window_same(graph_shape(g, x), 1, 2), init);
+    conv_window(g, x, "d", 4, (Window){3, 3, 1, 1, 2, 2, false, 0, 0, 1, 1}, init);
+    assert_sound(g);
+    assert_ops(g, 0,
+               "%0 = conv(x, a.weight) 3x3/2+0:1x1:1 -> 2x4x5x5 f32 (a)\n"
+               "%1 = max_pool(%0) 2x2/2+0:1x0:1 -> 2x4x3x3 f32 (max_pool)\n"
+               "%2 = conv(%1, b.weight) 4x4+1:2x1:2 -> 2x4x3x3 f32 (b)\n"
+               "%3 = conv(%2, c.weight) 1x1/2 -> 2x4x2x2 f32 (c)\n"
+               "%4 = conv(%2, d.weight) 3x3+2 dilation 2x2 -> 2x4x3x3 f32 (d)\n");
     graph_destroy(g);
 }
 

@@ -42,6 +42,12 @@ TEST(test_dtypes)
     assert_false(tensor_is_packed(&slice));
 }
 
+static int32_t side_of(int32_t side, int32_t k, int32_t stride, int32_t pad, bool ceil)
+{
+    Window window = {k, k, stride, stride, pad, pad, ceil};
+    return window_out(&window, (Shape){1, 1, side, side}, 1).w;
+}
+
 /* Sides as PyTorch and torchvision have them. */
 TEST(test_windows)
 {
@@ -54,12 +60,33 @@ TEST(test_windows)
         {3, 1, 3, 0, 1, 1},       {3, 2, 2, 1, 2, 2},     {1, 1, 1, 0, 1, 1},       {4, 1, 3, 0, 2, 2},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        assert_int_equal(window_out(rows[i].side, rows[i].k, rows[i].stride, rows[i].pad, false), rows[i].floor);
-        assert_int_equal(window_out(rows[i].side, rows[i].k, rows[i].stride, rows[i].pad, true), rows[i].ceil);
+        assert_int_equal(side_of(rows[i].side, rows[i].k, rows[i].stride, rows[i].pad, false), rows[i].floor);
+        assert_int_equal(side_of(rows[i].side, rows[i].k, rows[i].stride, rows[i].pad, true), rows[i].ceil);
     }
-    assert_true(window_out(2, 3, 1, 0, false) <= 0);
-    assert_int_equal(window_out(2, 3, 2, 0, true), 1);
-    assert_true(window_out(1, 3, 2, 0, true) <= 0);
+    assert_true(side_of(2, 3, 1, 0, false) <= 0);
+    assert_int_equal(side_of(2, 3, 2, 0, true), 1);
+    assert_true(side_of(1, 3, 2, 0, true) <= 0);
+}
+
+/* Sides as TensorFlow's "SAME" and ONNX' pads and dilations have them; a rounded-up window may not start in the padding behind. */
+TEST(test_windows_with_uneven_padding)
+{
+    static const struct {
+        Shape x;
+        Window window;
+        int32_t h, w;
+    } rows[] = {
+        {{1, 1, 224, 224}, {3, 3, 2, 2, 0, 0, false, 1, 1}, 112, 112},
+        {{1, 1, 224, 223}, {7, 7, 2, 2, 2, 3, false, 1, 0}, 112, 112},
+        {{1, 1, 10, 10}, {3, 3, 1, 1, 2, 1, false, -2, -1}, 10, 9},
+        {{1, 1, 10, 9}, {3, 3, 1, 1, 2, 1, false, 0, 1, 1, 1}, 10, 8},
+        {{1, 1, 4, 4}, {5, 1, 1, 1, 0, 0, false, 0, 0, 1, 7}, 0, 4},
+        {{1, 1, 6, 6}, {2, 2, 3, 3, 0, 0, true, 1, 0}, 2, 2},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Shape y = window_out(&rows[i].window, rows[i].x, 3);
+        if (y.h != rows[i].h || y.w != rows[i].w || y.c != 3) fail_msg("row %zu: %s", i, shape_text(y));
+    }
 }
 
 /* No window of a rounded-up output may start behind the input and its left padding. */
@@ -69,8 +96,7 @@ TEST(test_ceil_windows_start_inside)
         for (int k = 1; k < 6; k++)
             for (int stride = 1; stride < 5; stride++)
                 for (int pad = 0; pad <= k / 2; pad++) {
-                    int32_t out = window_out(side, k, stride, pad, true),
-                            down = window_out(side, k, stride, pad, false);
+                    int32_t out = side_of(side, k, stride, pad, true), down = side_of(side, k, stride, pad, false);
                     assert_true(out == (down > 0 ? down : 0) || out == (down > 0 ? down : 0) + 1);
                     if (out > 0) assert_true((out - 1) * stride < side + pad);
                 }

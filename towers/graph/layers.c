@@ -32,6 +32,26 @@ static Window window_of(int32_t kh, int32_t kw, Fit fit)
                     .ceil = fit == HALVE_CEIL};
 }
 
+/* What a side lacks for windows over all of its pixels. */
+static int32_t padding_of(int32_t side, int32_t k, int32_t stride)
+{
+    int32_t lacks = (side - 1) / stride * stride + k - side;
+    return lacks > 0 ? lacks : 0;
+}
+
+Window window_same(Shape x, int32_t k, int32_t stride)
+{
+    int32_t h = padding_of(x.h, k, stride), w = padding_of(x.w, k, stride);
+    return (Window){.kh = k,
+                    .kw = k,
+                    .stride_h = stride,
+                    .stride_w = stride,
+                    .pad_h = h / 2,
+                    .pad_w = w / 2,
+                    .more_h = h % 2,
+                    .more_w = w % 2};
+}
+
 static Value unary(Graph *g, OpKind kind, Value x, const OpAttr *attr)
 {
     return graph_op(g, kind, NULL, &x, 1, attr, NULL);
@@ -167,10 +187,15 @@ Value upsample(Graph *g, Value x, int32_t times)
     return affine(g, spread, (float)(times * times), 0);
 }
 
+Value max_pool_window(Graph *g, Value x, Window window)
+{
+    OpAttr attr = {.pool.window = window};
+    return unary(g, OP_MAX_POOL, x, &attr);
+}
+
 Value max_pool(Graph *g, Value x, int32_t k, Fit fit)
 {
-    OpAttr attr = {.pool.window = window_of(k, k, fit)};
-    return unary(g, OP_MAX_POOL, x, &attr);
+    return max_pool_window(g, x, window_of(k, k, fit));
 }
 
 Value avg_pool_window(Graph *g, Value x, Window window, bool include_pad)

@@ -9,6 +9,9 @@
  * side rounded up (pooling). */
 typedef enum Fit { SAME = 0, VALID, HALVE, HALVE_SAME, HALVE_CEIL } Fit;
 
+/* TensorFlow's padding "SAME": output side = side of x / stride, rounded up, and the odd pixel of padding is below or right. */
+Window window_same(Shape x, int32_t k, int32_t stride);
+
 /* Properties of every following conv_bn_relu of a graph; a model sets them once, first. Zero means the default. */
 typedef struct LayerStyle {
     float bn_epsilon; /* default 1e-3 */
@@ -57,6 +60,7 @@ Value pad(Graph *g, Value x, int32_t top, int32_t bottom, int32_t left, int32_t 
 Value upsample(Graph *g, Value x, int32_t times); /* every pixel becomes times x times equal ones */
 
 Value max_pool(Graph *g, Value x, int32_t k, Fit fit);
+Value max_pool_window(Graph *g, Value x, Window window);
 Value avg_pool(Graph *g, Value x, int32_t k, Fit fit);
 Value avg_pool_window(Graph *g, Value x, Window window, bool include_pad);
 Value global_avg_pool(Graph *g, Value x); /* x itself if it is a single pixel already */

@@ -17,7 +17,8 @@ static bool is_kept(Value v, const Value *keep, int count)
 
 static bool keeps_sides(const Window *w)
 {
-    return w->stride_h == 1 && w->stride_w == 1 && 2 * w->pad_h == w->kh - 1 && 2 * w->pad_w == w->kw - 1;
+    return w->stride_h == 1 && w->stride_w == 1 && 2 * w->pad_h + w->more_h == w->kh - 1 &&
+           2 * w->pad_w + w->more_w == w->kw - 1;
 }
 
 /* The index of the pooling to move behind convolution `conv`, or -1. */

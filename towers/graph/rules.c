@@ -4,7 +4,9 @@
 
 #include <stdarg.h>
 
-enum { WINDOW_LIMIT = 1 << 15 }; /* of sides, strides and padding, so that int32 sums of them cannot overflow */
+enum {
+    WINDOW_LIMIT = 1 << 15
+}; /* of sides, strides, padding and dilation, so that int32 sums of them cannot overflow */
 
 bool rule_has(const ShapeCall *c, int i)
 {
@@ -54,32 +56,51 @@ Shape rule_asked(ShapeCall *c)
     return (Shape){1, 1, 1, 1};
 }
 
+static bool is_padding(int64_t pixels)
+{
+    return pixels >= 0 && pixels < WINDOW_LIMIT;
+}
+
 static bool window_is_sane(const Window *w)
 {
-    return w->kh > 0 && w->kw > 0 && w->stride_h > 0 && w->stride_w > 0 && w->pad_h >= 0 && w->pad_w >= 0 &&
-           w->kh < WINDOW_LIMIT && w->kw < WINDOW_LIMIT && w->stride_h < WINDOW_LIMIT && w->stride_w < WINDOW_LIMIT &&
-           w->pad_h < WINDOW_LIMIT && w->pad_w < WINDOW_LIMIT;
+    const int32_t sizes[] = {w->kh, w->kw, w->stride_h, w->stride_w};
+    const int32_t counts[] = {w->pad_h, w->pad_w, w->dilate_h, w->dilate_w};
+    bool sane = true;
+    for (int k = 0; k < 4; k++)
+        sane &= sizes[k] > 0 && sizes[k] < WINDOW_LIMIT && counts[k] >= 0 && counts[k] < WINDOW_LIMIT;
+    return sane && is_padding((int64_t)w->pad_h + w->more_h) && is_padding((int64_t)w->pad_w + w->more_w);
+}
+
+/* "HxW", or "TOP:BOTTOMxLEFT:RIGHT" if they differ. */
+static void padding_text(const Window *w, char *text, size_t bytes)
+{
+    if (w->more_h || w->more_w)
+        snprintf(text, bytes, "%d:%dx%d:%d", w->pad_h, w->pad_h + w->more_h, w->pad_w, w->pad_w + w->more_w);
+    else
+        snprintf(text, bytes, "%dx%d", w->pad_h, w->pad_w);
 }
 
 Shape rule_window(ShapeCall *c, Shape x, const Window *window, int32_t channels)
 {
     Shape none = {1, 1, 1, 1};
+    char stride[48], padding[80], dilation[48] = "";
+    padding_text(window, padding, sizeof padding);
+    if (window->dilate_h || window->dilate_w)
+        snprintf(dilation, sizeof dilation, " dilation %dx%d", window->dilate_h + 1, window->dilate_w + 1);
     if (!window_is_sane(window)) {
         rule_fail(c, ERR_ARG,
-                  "window %dx%d, stride %dx%d, padding %dx%d: sizes and strides are 1 to %d, padding 0 to %d",
-                  window->kh, window->kw, window->stride_h, window->stride_w, window->pad_h, window->pad_w,
-                  WINDOW_LIMIT - 1, WINDOW_LIMIT - 1);
+                  "window %dx%d, stride %dx%d, padding %s%s: sizes, strides and dilations are 1 to %d, padding 0 to %d",
+                  window->kh, window->kw, window->stride_h, window->stride_w, padding, dilation, WINDOW_LIMIT - 1,
+                  WINDOW_LIMIT - 1);
         return none;
     }
-    Shape y = {x.n, channels, window_out(x.h, window->kh, window->stride_h, window->pad_h, window->ceil),
-               window_out(x.w, window->kw, window->stride_w, window->pad_w, window->ceil)};
+    Shape y = window_out(window, x, channels);
     if (y.h > 0 && y.w > 0) return y;
-    char stride[48], pad[48] = "";
     snprintf(stride, sizeof stride, window->stride_h == window->stride_w ? "%d" : "%dx%d", window->stride_h,
              window->stride_w);
-    if (window->pad_h || window->pad_w) snprintf(pad, sizeof pad, " padding %dx%d", window->pad_h, window->pad_w);
-    rule_fail(c, ERR_SHAPE, "window %dx%d stride %s%s does not fit input %dx%d (%s)", window->kh, window->kw, stride,
-              pad, x.h, x.w, shape_text(x));
+    rule_fail(c, ERR_SHAPE, "window %dx%d stride %s%s%s%s does not fit input %dx%d (%s)", window->kh, window->kw,
+              stride, window_is_padded(window) ? " padding " : "", window_is_padded(window) ? padding : "", dilation,
+              x.h, x.w, shape_text(x));
     return none;
 }
 

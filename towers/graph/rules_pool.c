@@ -9,9 +9,10 @@ static Shape pooled(ShapeCall *c, Shape x)
 {
     const Window *w = &c->op->attr.pool.window;
     Shape y = rule_window(c, x, w, x.c);
-    if (w->pad_h >= w->kh || w->pad_w >= w->kw)
-        rule_fail(c, ERR_SHAPE, "padding %dx%d leaves windows %dx%d without any input", w->pad_h, w->pad_w, w->kh,
-                  w->kw);
+    int32_t most_h = w->pad_h + (w->more_h > 0 ? w->more_h : 0), most_w = w->pad_w + (w->more_w > 0 ? w->more_w : 0);
+    if (w->dilate_h || w->dilate_w) rule_fail(c, ERR_UNSUPPORTED, "a pooling does not support dilation");
+    if (most_h >= w->kh || most_w >= w->kw)
+        rule_fail(c, ERR_SHAPE, "padding %dx%d leaves windows %dx%d without any input", most_h, most_w, w->kh, w->kw);
     return y;
 }
 

@@ -35,7 +35,11 @@ static void attributes_window(Node *node, const Window *window)
 {
     attribute_ints(node, "kernel_shape", 2, (const int64_t[]){window->kh, window->kw});
     attribute_ints(node, "strides", 2, (const int64_t[]){window->stride_h, window->stride_w});
-    attribute_ints(node, "pads", 4, (const int64_t[]){window->pad_h, window->pad_w, window->pad_h, window->pad_w});
+    attribute_ints(node, "pads", 4,
+                   (const int64_t[]){window->pad_h, window->pad_w, window->pad_h + window->more_h,
+                                     window->pad_w + window->more_w});
+    if (window->dilate_h || window->dilate_w)
+        attribute_ints(node, "dilations", 2, (const int64_t[]){window->dilate_h + 1, window->dilate_w + 1});
 }
 
 /* The operands behind the first: those of `int8`, or if it is NULL those of the op. */
@@ -205,8 +209,9 @@ static Status write_conv_transposed(Writer *w, const Op *op)
 {
     const Window *window = &op->attr.conv.window;
     Shape x = graph_shape(w->graph, op->in[0]), y = graph_shape(w->graph, op->out[0]);
-    int64_t rest[] = {y.h - ((x.h - 1) * window->stride_h + window->kh - 2 * window->pad_h),
-                      y.w - ((x.w - 1) * window->stride_w + window->kw - 2 * window->pad_w)};
+    int32_t span_h = window_span(window->kh, window->dilate_h), span_w = window_span(window->kw, window->dilate_w);
+    int64_t rest[] = {y.h - ((x.h - 1) * window->stride_h + span_h - 2 * window->pad_h - window->more_h),
+                      y.w - ((x.w - 1) * window->stride_w + span_w - 2 * window->pad_w - window->more_w)};
     if (op->in_count > 2 && op->in[2].id)
         return FAIL(ERR_UNSUPPORTED,
                     "%s: a transposed convolution that is added to another value cannot be written as ONNX", op->name);
@@ -225,7 +230,7 @@ static Status write_repeat(Writer *w, const Op *op)
 {
     const Window *window = &op->attr.pool.window;
     Shape x = graph_shape(w->graph, op->in[0]), y = graph_shape(w->graph, op->out[0]);
-    bool plain = window->kh == window->stride_h && window->kw == window->stride_w && !window->pad_h && !window->pad_w &&
+    bool plain = window->kh == window->stride_h && window->kw == window->stride_w && !window_is_padded(window) &&
                  y.h == x.h * window->kh && y.w == x.w * window->kw && !op->attr.pool.adaptive;
     if (!plain || (op->in_count > 1 && op->in[1].id))
         return FAIL(ERR_UNSUPPORTED, "%s: the gradient of this average pool cannot be written as ONNX", op->name);

@@ -70,6 +70,8 @@ static const char *declines(const Device *device, const ConvImpl *row, const Con
     const char *without = device->config.without;
     if (without && strncmp(without, row->name, strlen(row->name)) == 0) return "left out";
     if (problem->groups > 1 && !row->takes_groups) return "several groups";
+    bool dilated = problem->window.dilate_h || problem->window.dilate_w;
+    if (dilated && !row->takes_dilation) return "the window is dilated";
     return row->takes(device, problem);
 }
 

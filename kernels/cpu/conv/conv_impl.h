@@ -34,6 +34,7 @@ typedef struct ConvImpl {
     void (*explain)(const void *made, KernelChoice *choice);
     float product_share; /* OpCall.product_share */
     bool takes_groups;   /* else it is not asked about problems of several groups */
+    bool takes_dilation; /* else not about windows with pixels between their taps */
     bool adds_bias;      /* run adds the bias; otherwise the caller does */
     bool adds_relu;      /* run ends with the ReLU, after the bias; otherwise the caller applies it */
 } ConvImpl;

@@ -67,7 +67,7 @@ static OnednnView weights_exchanged(const ConvProblem *p)
 static bool window_is_image(const ConvProblem *p)
 {
     const Window *v = &p->window;
-    return v->kh == p->x->shape.h && v->kw == p->x->shape.w && !v->pad_h && !v->pad_w && tensor_is_packed(p->x);
+    return v->kh == p->x->shape.h && v->kw == p->x->shape.w && !window_is_padded(v) && tensor_is_packed(p->x);
 }
 
 static Status offer_product(OnednnChoice *choice, Device *device, const ConvProblem *p, const Candidate *c, bool sum)
@@ -97,8 +97,10 @@ static Status offer_product(OnednnChoice *choice, Device *device, const ConvProb
 static bool window_rotates(const ConvProblem *p)
 {
     const Window *v = &p->window;
-    return p->kind == OP_CONV_DX && v->stride_h == 1 && v->stride_w == 1 && v->pad_h < v->kh && v->pad_w < v->kw &&
-           p->x->shape.c >= IMAGE_CHANNELS;
+    int32_t span_h = window_span(v->kh, v->dilate_h), span_w = window_span(v->kw, v->dilate_w);
+    bool inside =
+        v->pad_h < span_h && v->pad_w < span_w && v->pad_h + v->more_h < span_h && v->pad_w + v->more_w < span_w;
+    return p->kind == OP_CONV_DX && v->stride_h == 1 && v->stride_w == 1 && inside && p->x->shape.c >= IMAGE_CHANNELS;
 }
 
 static Status offer_rotated(OnednnChoice *choice, Device *device, const ConvProblem *p, const Candidate *c, bool sum)
@@ -107,8 +109,9 @@ static Status offer_rotated(OnednnChoice *choice, Device *device, const ConvProb
     static const int8_t operand[ONEDNN_ROLES] = {0, 1, FROM_OUT, FROM_NOTHING};
     const Window *v = &p->window;
     OnednnSpec spec = {.kind = ONEDNN_CONV, .window = *v, .sum = sum};
-    spec.window.pad_h = v->kh - 1 - v->pad_h;
-    spec.window.pad_w = v->kw - 1 - v->pad_w;
+    spec.window.pad_h = window_span(v->kh, v->dilate_h) - 1 - v->pad_h;
+    spec.window.pad_w = window_span(v->kw, v->dilate_w) - 1 - v->pad_w;
+    spec.window.more_h = -v->more_h, spec.window.more_w = -v->more_w;
     spec.held[ONEDNN_X] = view_of(p->y);
     spec.held[ONEDNN_Y] = view_of(p->x);
     spec.held[ONEDNN_W] = weights_exchanged(p);
@@ -375,5 +378,6 @@ const ConvImpl conv_onednn = {.name = "oneDNN",
                               .destroy = onednn_conv_destroy,
                               .explain = explain,
                               .takes_groups = true,
+                              .takes_dilation = true,
                               .adds_bias = true,
                               .adds_relu = true};

@@ -52,8 +52,8 @@ static Status image_dw_create(Device *device, const ConvProblem *p, void **made)
     if (!state) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", p->call->name);
     state->window = *v;
     state->x = p->x->shape, state->y = p->y->shape;
-    state->pads = v->pad_h || v->pad_w;
-    state->x.h += 2 * v->pad_h, state->x.w += 2 * v->pad_w;
+    state->pads = window_is_padded(v);
+    state->x.h += 2 * v->pad_h + v->more_h, state->x.w += 2 * v->pad_w + v->more_w;
     state->terms = v->kh * v->kw * p->x->shape.c;
     state->groups = (state->terms + TERMS - 1) / TERMS;
     state->parts = (int32_t)smaller(PARTS_MAX, p->x->shape.n);
@@ -75,9 +75,9 @@ static size_t image_dw_workspace(const void *made)
 static void image_pad(const ImageDw *state, const float *image, float *padded)
 {
     const Window *v = &state->window;
-    int64_t row = (int64_t)state->x.w * state->x.c, inner = row - 2 * (int64_t)v->pad_w * state->x.c;
+    int64_t row = (int64_t)state->x.w * state->x.c, inner = row - (2 * v->pad_w + v->more_w) * (int64_t)state->x.c;
     memset(padded, 0, state->padded_floats * sizeof *padded);
-    for (int32_t h = 0; h < state->x.h - 2 * v->pad_h; h++)
+    for (int32_t h = 0; h < state->x.h - 2 * v->pad_h - v->more_h; h++)
         memcpy(padded + (h + v->pad_h) * row + v->pad_w * state->x.c, image + h * inner,
                (size_t)inner * sizeof *padded);
 }

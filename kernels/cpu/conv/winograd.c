@@ -165,10 +165,8 @@ static const char *f4_7_takes(const Device *device, const ConvProblem *p)
 static const char *pointwise_takes(const Device *device, const ConvProblem *p)
 {
     enum { FEW_CHANNELS = 16, MANY_CHANNELS = 512 };
-    const Window *v = &p->window;
     (void)device;
-    if (v->kh != 1 || v->kw != 1 || v->stride_h != 1 || v->stride_w != 1 || v->pad_h || v->pad_w)
-        return "window is not one pixel of stride 1";
+    if (!window_is_point(&p->window)) return "window is not one pixel of stride 1";
     if (p->kind != OP_CONV || !p->keeps_w) return "weights are not kept";
     if (tensor_is_packed(p->y)) return "outputs are packed";
     if (p->x->dtype != DTYPE_F32) return "types are not f32";

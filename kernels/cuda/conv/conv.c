@@ -2,7 +2,8 @@
  *
  * Each is a task (task.h) on packed operands of one dtype. An operand that is held otherwise (weights are f32 in the
  * parameter arena, slices have gaps, tensor cores need 8 channels, not 3) goes through workspace: converted before the
- * task, or, if it is the result, after. Channels of groups stay as they are. An image comes with its rows padded already (OpCall.padded_in). dx + acc is
+ * task, or, if it is the result, after. Channels of groups stay as they are. An image comes with its rows padded already
+ * (OpCall.padded_in). cuDNN pads opposite sides alike: what one of them has more becomes zeros in a copy of x. dx + acc is
  * computed by the task, which adds to acc where dx lies. A dense layer is a convolution by one pixel over images of one
  * pixel with c * h * w channels. */
 #include "kernels/cuda/conv/task.h"
@@ -14,6 +15,8 @@ enum { X, W, Y, PARTS };
 typedef struct Part {
     Tensor as;     /* packed; data unused */
     bool converts; /* goes through workspace */
+    bool placed;   /* x, with rows and columns of zeros around it: `top` and `left` before it, others behind */
+    int32_t top, left;
     size_t offset; /* there */
 } Part;
 
@@ -98,6 +101,17 @@ static int32_t channels_padded(int32_t c, Dtype dtype)
     return (c + step - 1) / step * step;
 }
 
+/* Makes the padding of the window symmetric. */
+static void place_x(TaskSpec *s, Part *x)
+{
+    Window *v = &s->window;
+    x->placed = v->more_h || v->more_w;
+    if (v->more_h < 0) x->top = -v->more_h, v->pad_h += v->more_h;
+    if (v->more_w < 0) x->left = -v->more_w, v->pad_w += v->more_w;
+    s->x.h += abs(v->more_h), s->x.w += abs(v->more_w);
+    v->more_h = v->more_w = 0;
+}
+
 /* Workspace: the task's own, then the operands that are converted. */
 static void conv_layout(ConvState *state, OpCall *call, const Operands *o, const TaskSpec *s)
 {
@@ -107,7 +121,7 @@ static void conv_layout(ConvState *state, OpCall *call, const Operands *o, const
         Part *part = &state->part[k];
         const Tensor *held = &o->held[k];
         part->as = (Tensor){NULL, shapes[k], k == W ? state->task.w_dtype : s->dtype, shapes[k].c};
-        bool same_rows = shape_equal(part->as.shape, held->shape) || (k == X && o->x_padded);
+        bool same_rows = shape_equal(part->as.shape, held->shape) || (k == X && o->x_padded && !part->placed);
         part->converts = part->as.dtype != held->dtype || part->as.pitch != held->pitch || !same_rows;
         part->offset = end;
         if (part->converts) end += align_up((size_t)shape_count(shapes[k]) * dtype_bytes(part->as.dtype), 256);
@@ -136,6 +150,7 @@ static Status conv_prepare(Device *device, OpCall *call)
         spec.y.c = spec.w.n = channels_padded(spec.y.c, dtype);
     }
     state->kind = o.kind;
+    place_x(&spec, &state->part[X]);
     TRY_OUT(conv_check(call, &spec));
     TRY_OUT(task_choose(device, call->name, &spec, &state->task));
     conv_layout(state, call, &o, &spec);
@@ -158,7 +173,19 @@ static Status part_load(const Part *part, void *memory, const Tensor *held, cuda
         TRY_CUDA(cudaMemsetAsync((char *)memory + (size_t)held->shape.n * row, 0, (size_t)more * row, stream));
     as.data = memory;
     as.shape.n = held->shape.n;
-    TRY_CUDA(convert_pixels(&as, held, stream));
+    TRY_CUDA(part->placed ? convert_placed(&as, held, part->top, part->left, stream)
+                          : convert_pixels(&as, held, stream));
+    return OK;
+}
+
+/* The opposite. */
+static Status part_store(const Part *part, void *memory, const Tensor *held, cudaStream_t stream)
+{
+    Tensor as = part->as;
+    as.data = memory;
+    as.shape.n = held->shape.n;
+    TRY_CUDA(part->placed ? convert_placed(held, &as, -part->top, -part->left, stream)
+                          : convert_pixels(held, &as, stream));
     return OK;
 }
 
@@ -189,12 +216,7 @@ static Status conv_launch(Device *device, OpCall *call)
     }
     if (o.has_acc && memory[X] != o.acc.data) TRY(part_load(&state->part[X], memory[X], &o.acc, stream));
     TRY(task_run(device, &state->task, memory[X], memory[W], memory[Y], workspace));
-    if (state->part[result].converts) {
-        Tensor as = state->part[result].as;
-        as.data = memory[result];
-        as.shape.n = o.held[result].shape.n;
-        TRY_CUDA(convert_pixels(&o.held[result], &as, stream));
-    }
+    if (state->part[result].converts) TRY(part_store(&state->part[result], memory[result], &o.held[result], stream));
     if (o.has_bias || o.relu) TRY_CUDA(convert_bias(&o.held[Y], o.bias, o.relu, stream));
     return OK;
 }

@@ -243,14 +243,14 @@ static Status choose_by_time(TaskChoice *c, Device *device, int *best, double *t
 static void task_name(const Device *device, const TaskSpec *s, char *text, size_t bytes)
 {
     static const char *const kinds[] = {"forward", "data", "filter"};
-    const Window *v = &s->window;
     bool tf32 = s->dtype == DTYPE_F32 && device->config.tf32;
     char of[16] = "";
     if (direct_fits(device, s))
         snprintf(of, sizeof of, " of %d", s->channels); /* with 8 of 8 it has other candidates */
-    snprintf(text, bytes, "%s %s x %s w %s stride %dx%d pad %dx%d%s%s%s", kinds[s->kind],
-             tf32 ? "tf32" : dtype_name(s->dtype), shape_text(s->x), shape_text(s->w), v->stride_h, v->stride_w,
-             v->pad_h, v->pad_w, s->accumulate ? " add" : "", s->dense ? " dense" : "", of);
+    char window[WINDOW_TEXT_BYTES];
+    snprintf(text, bytes, "%s %s x %s w %s %s%s%s%s", kinds[s->kind], tf32 ? "tf32" : dtype_name(s->dtype),
+             shape_text(s->x), shape_text(s->w), window_text(&s->window, window), s->accumulate ? " add" : "",
+             s->dense ? " dense" : "", of);
 }
 
 static Status choose(TaskChoice *c, Device *device, int *best)

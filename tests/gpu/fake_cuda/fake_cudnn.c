@@ -468,11 +468,17 @@ static float number_of(Descriptor *op, cudnnBackendAttributeName_t name, float o
 static Window window_of(Descriptor *conv)
 {
     const int64_t *pad = attribute_of(conv, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS)->values,
-                  *stride = attribute_of(conv, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES)->values;
+                  *end = attribute_of(conv, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS)->values,
+                  *stride = attribute_of(conv, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES)->values,
+                  *dilation = attribute_of(conv, CUDNN_ATTR_CONVOLUTION_DILATIONS)->values;
     return (Window){.stride_h = (int32_t)stride[0],
                     .stride_w = (int32_t)stride[1],
                     .pad_h = (int32_t)pad[0],
-                    .pad_w = (int32_t)pad[1]};
+                    .pad_w = (int32_t)pad[1],
+                    .more_h = (int32_t)(end[0] - pad[0]),
+                    .more_w = (int32_t)(end[1] - pad[1]),
+                    .dilate_h = (int32_t)dilation[0] - 1,
+                    .dilate_w = (int32_t)dilation[1] - 1};
 }
 
 /* Ten bits behind the point, ties to even. */

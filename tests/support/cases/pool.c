@@ -90,6 +90,11 @@ static const Case rows[] = {
     MAX_ROWS("odd channels",            (3, 33, 9, 9),  (3, 33, 4, 4),  3, 3, 2, 2, 0, 0, false),
     MAX_ROWS("one channel",             (2, 1, 6, 6),   (2, 1, 3, 3),   2, 2, 2, 2, 0, 0, false),
 
+    MAX_ROWS("3x3 stride 2, more behind", (2, 16, 8, 10), (2, 16, 4, 5), 3, 3, 2, 2, 0, 0, false, 1, 1),
+    MAX_ROWS("2x2 stride 2, more behind", (2, 16, 7, 9), (2, 16, 4, 5), 2, 2, 2, 2, 0, 0, false, 1, 1),
+    MAX_ROWS("3x3 stride 1, more before", (2, 8, 5, 6), (2, 8, 5, 6),   3, 3, 1, 1, 2, 2, false, -2, -2),
+
+    NORM_ROWS("norm, 3x3 stride 2, more behind", 16, (2, 16, 8, 8), (2, 16, 4, 4), 3, 3, 2, 2, 0, 0, false, 1, 1),
     NORM_ROWS("norm, 3x3 stride 2",        16, (2, 16, 9, 9), (2, 16, 4, 4), 3, 3, 2, 2, 0, 0, false),
     NORM_ROWS("norm, 3x3 stride 2, ceil",  16, (2, 16, 8, 8), (2, 16, 4, 4), 3, 3, 2, 2, 0, 0, true),
     NORM_ROWS("norm, 3x3 stride 2, pad 1", 8,  (2, 8, 11, 7), (2, 8, 6, 4),  3, 3, 2, 2, 1, 1, false),
@@ -102,6 +107,10 @@ static const Case rows[] = {
     NORM_ROWS("norm, odd channels",        37, (2, 37, 9, 6), (2, 37, 9, 5), 3, 2, 1, 1, 1, 0, false),
 
     AVG_ROWS("3x3 same, padding counts",  true,  (2, 16, 7, 7), (2, 16, 7, 7), 3, 3, 1, 1, 1, 1, false),
+    AVG_ROWS("3x3 stride 2, more behind, padding counts", true, (2, 16, 8, 8), (2, 16, 4, 4), 3, 3, 2, 2, 0, 0, false, 1, 1),
+    AVG_ROWS("3x3 stride 2, more behind", false, (2, 16, 8, 8), (2, 16, 4, 4), 3, 3, 2, 2, 0, 0, false, 1, 1),
+    AVG_ROWS("3x3, more before, padding counts", true, (2, 8, 7, 9), (2, 8, 7, 9), 3, 3, 1, 1, 2, 2, false, -2, -2),
+    AVG_ROWS("3x3, more before",          false, (2, 8, 7, 9), (2, 8, 7, 9), 3, 3, 1, 1, 2, 2, false, -2, -2),
     AVG_ROWS("3x3 same, padding not",     false, (2, 16, 7, 7), (2, 16, 7, 7), 3, 3, 1, 1, 1, 1, false),
     AVG_ROWS("3x3 stride 1, pads unequal", false, (2, 8, 6, 11), (2, 8, 6, 9), 3, 3, 1, 1, 1, 0, false),
     AVG_ROWS("3x3 stride 1, no padding",  false, (2, 8, 10, 7), (2, 8, 8, 5), 3, 3, 1, 1, 0, 0, false),

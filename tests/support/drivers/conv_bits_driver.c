@@ -79,17 +79,22 @@ static void tensor_fill(Tensor *t)
     }
 }
 
+static Window window_of(const Problem *p)
+{
+    return (Window){p->kh, p->kw, p->stride, p->stride, p->pad_h, p->pad_w, false};
+}
+
 /* Without their values. The input of a convolution is no slice where its output is one: our code takes either. */
 static Operands operands_of(const Problem *p, OpKind kind, Dtype dtype, int variant)
 {
     int gap = variant & SLICES ? GAP : 0;
-    Shape y = {p->n, p->oc, window_out(p->h, p->kh, p->stride, p->pad_h, false),
-               window_out(p->w, p->kw, p->stride, p->pad_w, false)};
-    return (Operands){.x = tensor_of((Shape){p->n, p->ic, p->h, p->w}, dtype, kind == OP_CONV ? 0 : gap),
+    Window window = window_of(p);
+    Shape x = {p->n, p->ic, p->h, p->w}, y = window_out(&window, x, p->oc);
+    return (Operands){.x = tensor_of(x, dtype, kind == OP_CONV ? 0 : gap),
                       .w = tensor_of((Shape){p->oc, p->ic / (p->groups ? p->groups : 1), p->kh, p->kw}, DTYPE_F32, 0),
                       .y = tensor_of(y, dtype, gap / 2),
                       .bias = tensor_of((Shape){1, p->oc, 1, 1}, DTYPE_F32, 0),
-                      .acc = tensor_of((Shape){p->n, p->ic, p->h, p->w}, dtype, gap)};
+                      .acc = tensor_of(x, dtype, gap)};
 }
 
 static void operands_fill(Operands *o)
@@ -114,7 +119,7 @@ static void operands_free(Operands *o)
 static OpCall call_make(const Operands *o, const Problem *p, OpKind kind, int variant)
 {
     OpCall call = {.kind = kind, .name = "a convolution", .in_count = 2, .out_count = 1, .renewed = true};
-    call.attr.conv.window = (Window){p->kh, p->kw, p->stride, p->stride, p->pad_h, p->pad_w, false};
+    call.attr.conv.window = window_of(p);
     call.attr.conv.relu = kind == OP_CONV && (variant & ADDED);
     call.in[0] = kind == OP_CONV_DX ? o->y : o->x;
     call.in[1] = kind == OP_CONV_DW ? o->y : o->w;
