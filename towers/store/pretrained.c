@@ -62,6 +62,12 @@ static WeightRules head_rules(const HeadNames *heads, bool reset_head)
 
 /* ---- reading */
 
+/* Names of other programs become the network's. */
+static Status names_adopt(const ProgramConfig *config, SafeTensors *file)
+{
+    return config->model->renames ? safetensors_rename(file, config->model->renames) : OK;
+}
+
 Status pretrained_narrow(const ProgramConfig *config, HeadUse use, const char *path, SafeTensors *file,
                          WeightPart *part)
 {
@@ -69,6 +75,7 @@ Status pretrained_narrow(const ProgramConfig *config, HeadUse use, const char *p
     HeadNames heads;
     Layout *layout = NULL;
     Program program;
+    TRY(names_adopt(config, file));
     TRY(whole_program(config, &program));
     heads_find(&program, &heads);
     TRY_OUT(layout_create(program.graph, &layout));
@@ -143,6 +150,7 @@ Status pretrained_read(const WeightMap *map, const ProgramConfig *config, const 
     TRY(head_names(config, &heads));
     WeightRules rules = head_rules(&heads, use == HEAD_RESET);
     TRY_OUT(weights_open(path, &file));
+    TRY_OUT(names_adopt(config, file));
     TRY_OUT(weights_narrow(map, &rules, path, config->weights_key, file, &part));
     TRY_OUT(weights_unpack(map, "", file, &rules, params, states, &match));
     if (match.missing || match.mismatched || match.extra)

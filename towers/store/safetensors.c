@@ -5,6 +5,7 @@
  * cover the data exactly: no hole, no overlap, nothing after the last one. Nothing is copied. Types smaller than a byte
  * and 8-bit floats are rejected. There is no protection against another process truncating the file while it is mapped. */
 #include "towers/store/safetensors.h"
+#include "kernels/base/array.h"
 #include "kernels/base/place.h"
 #include "kernels/tensor.h"
 #include "towers/files/json.h"
@@ -387,6 +388,38 @@ void safetensors_narrow(SafeTensors *file, const char *prefix)
     }
     file->count = kept;
     qsort_r(file->by_name, (size_t)kept, sizeof *file->by_name, compare_names, file->tensor);
+}
+
+static Status owned_add(SafeTensors *file, void *memory)
+{
+    return ARRAY_ADD(file->owned, file->owned_count, "what tensors own", memory);
+}
+
+Status safetensors_own(SafeTensors *file, void *memory)
+{
+    Status st = owned_add(file, memory);
+    if (st != OK) safetensors_close(file);
+    return st;
+}
+
+Status safetensors_rename(SafeTensors *file, TensorNaming naming)
+{
+    for (int i = 0; i < file->count; i++) {
+        char text[ST_MAX_NAME + 1];
+        if (!naming(file->tensor[i].name, text, sizeof text)) continue;
+        char *name = strdup(text);
+        if (!name) return FAIL(ERR_MEMORY, "no memory for the names of '%s'", file->label);
+        Status st = owned_add(file, name);
+        if (st != OK) free(name);
+        TRY(st);
+        file->tensor[i].name = name;
+    }
+    qsort_r(file->by_name, (size_t)file->count, sizeof *file->by_name, compare_names, file->tensor);
+    for (int i = 1; i < file->count; i++)
+        if (!strcmp(file->tensor[file->by_name[i - 1]].name, file->tensor[file->by_name[i]].name))
+            return FAIL(ERR_CHECKPOINT, "'%s' has two tensors '%s', one of them under another program's name",
+                        file->label, file->tensor[file->by_name[i]].name);
+    return OK;
 }
 
 int safetensors_count(const SafeTensors *file)

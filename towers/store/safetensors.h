@@ -56,6 +56,12 @@ NODISCARD Status safetensors_wrap(const char *name, StTensor *tensors, int count
                                   SafeTensors **made);
 /* Keeps the tensors whose names begin with `prefix`, of its dict, and takes it away from their names (weight_part.h). */
 void safetensors_narrow(SafeTensors *file, const char *prefix);
+/* Gives tensors other names: `naming` writes that of one and returns true, or false if it keeps its own. Errors: ERR_CHECKPOINT if
+ * two tensors would have one name. */
+typedef bool (*TensorNaming)(const char *name, char *to, size_t bytes);
+NODISCARD Status safetensors_rename(SafeTensors *file, TensorNaming naming);
+/* The file owns `memory`, in which tensors lie, from now on; after an error the caller does, and `file` is closed. */
+NODISCARD Status safetensors_own(SafeTensors *file, void *memory);
 void safetensors_close(SafeTensors *file);
 int safetensors_count(const SafeTensors *file);
 const StTensor *safetensors_at(const SafeTensors *file, int index); /* in file order; borrowed */

@@ -53,9 +53,14 @@ static size_t sequence_begin(const void *bytes, size_t count)
     return count >= skip + length && !memcmp(at + skip, magic, length) ? skip + length : 0;
 }
 
+bool zip_is(const void *bytes, size_t count)
+{
+    return count >= 4 && memcmp(bytes, "PK\003\004", 4) == 0;
+}
+
 bool torch_file_is(const void *bytes, size_t count)
 {
-    return sequence_begin(bytes, count) || (count >= 4 && memcmp(bytes, "PK\003\004", 4) == 0);
+    return sequence_begin(bytes, count) || zip_is(bytes, count);
 }
 
 /* ---- the archive */

@@ -14,6 +14,8 @@
 
 #include "towers/store/safetensors.h"
 
+/* True if the bytes begin like a zip archive. */
+bool zip_is(const void *bytes, size_t count);
 /* True if the bytes begin like such an archive (or any other zip), or such a sequence. */
 bool torch_file_is(const void *bytes, size_t count);
 

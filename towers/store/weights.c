@@ -2,10 +2,22 @@
 #include "towers/store/weights.h"
 #include "kernels/base/array.h"
 #include "towers/store/torch_file.h"
+#include "towers/store/weight_archive.h"
+
+static Status plain_parse(const void *bytes, size_t count, const char *name, SafeTensors **made)
+{
+    return (torch_file_is(bytes, count) ? torch_file_parse : safetensors_parse)(bytes, count, name, made);
+}
 
 static Status weights_parse(const void *bytes, size_t count, const char *name, SafeTensors **made)
 {
-    return (torch_file_is(bytes, count) ? torch_file_parse : safetensors_parse)(bytes, count, name, made);
+    WeightEntry inner = {0};
+    if (zip_is(bytes, count)) TRY(weight_archive_take(bytes, count, name, &inner));
+    if (!inner.bytes) return plain_parse(bytes, count, name, made);
+    Status st = plain_parse(inner.bytes, inner.count, name, made);
+    if (st == OK) st = safetensors_own(*made, inner.bytes);
+    if (st != OK) free(inner.bytes);
+    return st;
 }
 
 Status weights_open(const char *path, SafeTensors **made)
