@@ -135,10 +135,24 @@ static Status names_read(RowPlace place, const json_t *value, const Published *t
     return OK;
 }
 
+static Status also_check(RowPlace place, const json_t *also)
+{
+    size_t i;
+    json_t *name;
+    if (also && !json_is_array(also)) return wrong(place, "also", "a list of names of files");
+    json_array_foreach((json_t *)also, i, name)
+    {
+        const char *text = json_string_value(name);
+        if (!text || strlen(text) != json_string_length(name) || !is_file(text))
+            return wrong(place, "also", "a list of names of files");
+    }
+    return OK;
+}
+
 static Status row_read(RowPlace place, const json_t *row, const Published *table, PublishedRow *to)
 {
-    static const char *const known[] = {"model",  "name",  "title",       "license",  "address",
-                                        "sha256", "bytes", "class_names", "settings", NULL};
+    static const char *const known[] = {"model", "name",        "title",    "license", "address", "sha256",
+                                        "bytes", "class_names", "settings", "also",    NULL};
     const char *key;
     json_t *value;
     if (!json_is_object(row)) return wrong(place, "the row", "an object");
@@ -146,7 +160,7 @@ static Status row_read(RowPlace place, const json_t *row, const Published *table
     {
         if (!is_one_of(key, known)) return wrong(place, key, "a column of the table");
     }
-    *to = (PublishedRow){.settings = json_object_get(row, "settings")};
+    *to = (PublishedRow){.settings = json_object_get(row, "settings"), .also = json_object_get(row, "also")};
     TRY(text_read(place, row, "model", is_word, "the name of a model", &to->model));
     const Model *model;
     if (model_find(to->model, &model) != OK) return wrong(place, "model", "the name of a model of this program");
@@ -162,6 +176,7 @@ static Status row_read(RowPlace place, const json_t *row, const Published *table
     to->bytes = json_integer_value(value);
     if (value && (!json_is_integer(value) || to->bytes < 1)) return wrong(place, "bytes", "a size");
     TRY(settings_check(place, to->settings));
+    TRY(also_check(place, to->also));
     return names_read(place, json_object_get(row, "class_names"), table, &to->names);
 }
 
@@ -267,10 +282,21 @@ Status published_refuse(const Published *table, const char *model, const char *n
                 name ? " '" : "", name ? name : "", name ? "'" : "", model, known);
 }
 
+static bool has_file(const PublishedRow *row, const char *file)
+{
+    size_t i;
+    json_t *name;
+    json_array_foreach((json_t *)row->also, i, name)
+    {
+        if (!strcmp(json_string_value(name), file)) return true;
+    }
+    return !strcmp(row->file, file);
+}
+
 const PublishedRow *published_file(const Published *table, const char *file)
 {
     for (int i = 0; i < table->count; i++)
-        if (!strcmp(table->row[i].file, file)) return &table->row[i];
+        if (has_file(&table->row[i], file)) return &table->row[i];
     return NULL;
 }
 

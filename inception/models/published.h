@@ -9,6 +9,7 @@
  *   bytes                  of the file; may be absent
  *   class_names            a list of names, or "imagenet" for those of imagenet.txt, or "imagenet-background" for these after
  *                          a class "background", which is 0
+ *   also                   a list of other files that have these weights, in packages; may be absent
  *   settings               texts under the keys of about.h: img_size, mean, std, crop, eval_resize, eval_crop, interpolation
  *
  * A table is untrusted text. Everything is checked when it is read; ERR_ARG names the row and what is wrong. */
@@ -24,6 +25,7 @@ typedef struct PublishedRow {
     const char *model, *name, *title, *license, *address, *sha256;
     const char *file;       /* the last part of the address */
     int64_t bytes;          /* 0: not known */
+    const json_t *also;     /* array of names of files; NULL: none */
     const json_t *names;    /* array of the names of the classes; NULL: not known */
     const json_t *settings; /* object of texts; NULL: none */
 } PublishedRow;
@@ -40,7 +42,7 @@ const PublishedRow *published_at(const Published *table, int index); /* NULL aft
 const PublishedRow *published_find(const Published *table, const char *model, const char *name);
 /* ERR_ARG: there is no such row, with those that there are. */
 Status published_refuse(const Published *table, const char *model, const char *name);
-/* The row whose file has this name. */
+/* The row of which a file has this name. */
 const PublishedRow *published_file(const Published *table, const char *file);
 
 /* If these are the names of ImageNet's classes, with a background before them or without: their ids in WordNet, which

@@ -113,6 +113,7 @@ CASES = [
     Case("mobilenet_v3_small", of_torchvision("mobilenet_v3_small"), 128, seed=2),
     Case("mobilenet_v3_large", of_torchvision("mobilenet_v3_large"), 128),
     Case("efficientnet_b0", of_torchvision("efficientnet_b0"), 128),
+    Case("efficientnet_lite0", of_timm("tf_efficientnet_lite0"), 128),
 ]
 KINKED = [Case("resnet18", of_torchvision("resnet18"), 32, batch=8), Case("resnet18", of_torchvision("resnet18"), 96, batch=8)]
 KINKED_SEEDS, KINK_BOUND = 20, 1e-4
@@ -291,9 +292,12 @@ def settled_state(case, image):
 
 
 def image_of(pixels, case, dtype):
-    """The network's input: torchvision's ResNets, MobileNets and EfficientNets, and its inception_v3 with transform_input, expect ImageNet's mean and deviation."""
+    """The network's input: torchvision's ResNets, MobileNets and EfficientNets, and its inception_v3 with transform_input, expect ImageNet's mean and deviation,
+    EfficientNet-Lite (pixel - 127) / 128."""
     x = torch.from_numpy(pixels.copy()).permute(0, 3, 1, 2).to(dtype) / 255
-    if case.model == "inception_v3" or case.model.startswith(("resnet", "mobilenet", "efficientnet")):
+    if case.model == "efficientnet_lite0":
+        mean, std = ([float(np.float32(127) / np.float32(255))] * 3, [float(np.float32(128) / np.float32(255))] * 3)
+    elif case.model == "inception_v3" or case.model.startswith(("resnet", "mobilenet", "efficientnet")):
         mean, std = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
     else:
         mean, std = ([0.5] * 3, [0.5] * 3)
@@ -601,6 +605,7 @@ def count_rows(table, towers):
         ("resnet18", [], 11689512, 1.81), ("resnet34", [], 21797672, 3.66), ("resnet50", [], 25557032, 4.09),
         ("resnet101", [], 44549160, 7.80), ("mobilenet_v3_small", [], 2542856, 0.06), ("mobilenet_v3_large", [], 5483032, 0.22),
         ("efficientnet_b0", [], 5288548, 0.39),
+        ("efficientnet_lite0", [], 4652008, 0.39),
     ]  # fmt: skip
     cases = {case.model: case for case in CASES if not case.variant}  # the last case of a model has auxiliary heads
     table.row(["network", "parameters", "PyTorch's", "multiply-adds, one image", "verdict"])

@@ -146,6 +146,7 @@ exported googlenet 33 "" || status=1
 exported resnet18 40 "" || status=1
 exported mobilenet_v3_small 64 "" || status=1
 exported efficientnet_b0 64 "" || status=1
+exported efficientnet_lite0 64 "" || status=1
 generator wgan_gp || status=1
 generator wgan_gp_keras || status=1
 

@@ -151,6 +151,7 @@ TEST(networks_are_as_exact)
     network_is_as_exact("resnet18", 0);
     network_is_as_exact("mobilenet_v3_large", 0);
     network_is_as_exact("efficientnet_b0", 0);
+    network_is_as_exact("efficientnet_lite0", 0);
 }
 
 /* Joined weights are made when weights have changed, and not otherwise. */

@@ -89,6 +89,7 @@ TEST(test_counts)
         {{"mobilenet_v3_small", "", false}, 1000, 2542856, 56510400, 142, 68},
         {{"mobilenet_v3_large", "", false}, 1000, 5483032, 216589760, 174, 92},
         {{"efficientnet_b0", "", false}, 1000, 5288548, 385814752, 213, 98},
+        {{"efficientnet_lite0", "", false}, 1000, 4652008, 385187552, 149, 98},
         {{"inception_v3", "", true}, 10, 24371444, 0, 292, 192},
         {{"inception_mini", "", false}, 10, 234010, 15343392, 86, 56},
         {{"fashion_cnn", "", false}, 10, 121930, 2528000, 8, 0},

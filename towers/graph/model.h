@@ -86,6 +86,9 @@ typedef struct Model {
     void (*build)(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads); /* a classifier; else NULL */
     const Phase *phases; /* [phase_count], in the order of the cycle; NULL: a classifier, with one phase "train" */
     int phase_count;
+    /* A name of a tensor in another program's files, as this network's: writes it and returns true; false: it is none. NULL: there
+     * are no such files. */
+    bool (*renames)(const char *name, char *to, size_t bytes);
     int32_t width;        /* default; 0: it has no such size */
     float penalty_weight; /* default; 0: it has no penalty */
     int32_t latent;       /* numbers from which a generator makes one image; 0: it has no generator */
