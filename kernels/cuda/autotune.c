@@ -4,8 +4,8 @@
 
 #include "kernels/base/progress.h"
 #include "kernels/cuda/cuda.h"
-#include "kernels/cuda/cudnn_library.h"
 #include "kernels/cuda/kernels.h"
+#include "kernels/cuda/libraries/cudnn_library.h"
 
 enum { ROUNDS = 3, SLOW = 3, PIECES = 64, PIECE = 1024, SAMPLE = PIECES * PIECE };
 static const double FAR = 0.02; /* relative; rounding to bf16 is 0.002 */

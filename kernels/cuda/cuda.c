@@ -5,10 +5,10 @@
 #include "kernels/cuda/cuda.h"
 
 #include "kernels/cuda/convert.h"
-#include "kernels/cuda/cublas.h"
-#include "kernels/cuda/cudnn_library.h"
 #include "kernels/cuda/kernels.h"
-#include "kernels/cuda/nvml.h"
+#include "kernels/cuda/libraries/cublas.h"
+#include "kernels/cuda/libraries/cudnn_library.h"
+#include "kernels/cuda/libraries/nvml.h"
 #include "kernels/cuda/plan_cache.h"
 #include "kernels/cuda/staging.h"
 

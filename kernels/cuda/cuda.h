@@ -7,7 +7,7 @@
 #pragma once
 
 #include "kernels/backend.h"
-#include "kernels/cuda/check.h"
+#include "kernels/cuda/libraries/check.h"
 
 extern const Backend cuda_backend;
 

@@ -5,8 +5,8 @@
 #include "kernels/base/draft.h"
 #include "kernels/base/open.h"
 
-#include "kernels/cuda/cublas.h"
-#include "kernels/cuda/cudnn_library.h"
+#include "kernels/cuda/libraries/cublas.h"
+#include "kernels/cuda/libraries/cudnn_library.h"
 
 #include <ctype.h>
 #include <errno.h>

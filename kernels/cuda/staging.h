@@ -6,7 +6,7 @@
  * there, and from it to their place in the order of the compute stream. */
 #pragma once
 
-#include "kernels/cuda/check.h"
+#include "kernels/cuda/libraries/check.h"
 
 typedef struct Staging Staging;
 

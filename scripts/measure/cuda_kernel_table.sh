@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Registers, spills, local and shared memory of every CUDA kernel of this project, from ptxas.
 #
-#   scripts/measure/cuda_kernel_table.sh [--write] [--arch "75 80 90 100 120"]    compiles kernels/cuda/*.cu, warnings as errors
+#   scripts/measure/cuda_kernel_table.sh [--write] [--arch "75 80 90 100 120"]    compiles the .cu files of kernels/cuda, warnings as errors
 #   scripts/measure/cuda_kernel_table.sh --logs BUILD/cuda                    reads the logs of a build
 #
 # Prints a table in Markdown with a column of registers for each architecture; --write writes it to docs/results/cuda-kernels.md. Exits with 1
@@ -33,7 +33,7 @@ if [ -z "$logs" ]; then
     trap 'rm -rf "$logs"' EXIT
     codes=()
     for arch in $archs; do codes+=(-gencode "arch=compute_$arch,code=sm_$arch"); done
-    for source in "$root"/kernels/cuda/*.cu; do
+    for source in "$root"/kernels/cuda/*.cu "$root"/kernels/cuda/*/*.cu; do
         log=$logs/$(basename "$source" .cu).log
         "$nvcc" -std=c++17 -O3 -lineinfo --expt-relaxed-constexpr --threads 0 -I"$root" "${codes[@]}" -Werror all-warnings \
             -Xcompiler -Wall,-Wextra,-Wno-unused-parameter -Xptxas -v -c "$source" -o "$log.o" >"$log" 2>&1 ||

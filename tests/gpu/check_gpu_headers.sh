@@ -32,7 +32,7 @@ compiles() {
 
 communicator=("$source_dir"/nccl_sync/comm_nccl*.c)
 communicator=("${communicator[@]#"$source_dir/"}")
-backend=("$source_dir"/kernels/cuda/*.c)
+backend=("$source_dir"/kernels/cuda/*.c "$source_dir"/kernels/cuda/*/*.c)
 backend=("${backend[@]#"$source_dir/"}" "${communicator[@]}")
 [ ${#backend[@]} -gt 20 ] || complain "wanted the C files of kernels/cuda and nccl_sync, found ${#backend[@]}"
 

@@ -10,7 +10,7 @@
 #ifdef TOWERS_HAVE_CUDA
 
 #include "inception/models/models.h"
-#include "kernels/cuda/cudnn_plan.h"
+#include "kernels/cuda/libraries/cudnn_plan.h"
 #include "tests/gpu/cudnn_refusals.h"
 #include "tests/support/described_gpu.h"
 #include "tests/support/gpu_descriptions.h"

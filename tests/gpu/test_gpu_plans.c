@@ -3,7 +3,7 @@
 
 #include "kernels/base/progress.h"
 #include "kernels/cuda/cuda.h"
-#include "kernels/cuda/cudnn_plan.h"
+#include "kernels/cuda/libraries/cudnn_plan.h"
 #include "kernels/cuda/plan_cache.h"
 #include "tests/gpu/cudnn_refusals.h"
 #include "tests/gpu/fake_cuda/fake_gpu.h"

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "kernels/cuda/cuda.h"
-#include "kernels/cuda/cudnn_plan.h"
+#include "kernels/cuda/libraries/cudnn_plan.h"
 #include "tests/gpu/fake_cuda/fake_gpu.h"
 #include "tests/support/unit.h"
 

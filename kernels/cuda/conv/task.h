@@ -6,10 +6,10 @@
  * gives the same bits every time is taken, so that all runs take the same one. */
 #pragma once
 
-#include "kernels/cuda/cublas.h"
 #include "kernels/cuda/cuda.h"
-#include "kernels/cuda/cudnn_plan.h"
 #include "kernels/cuda/kernels.h"
+#include "kernels/cuda/libraries/cublas.h"
+#include "kernels/cuda/libraries/cudnn_plan.h"
 
 typedef struct TaskSpec {
     CudnnConv kind;

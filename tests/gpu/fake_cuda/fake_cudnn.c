@@ -4,7 +4,7 @@
  * table below in its order: as in the library, those with tensor cores come first, and these round f32 operands of a
  * convolution to TF32. A graph is one convolution. What it refuses: fake_cudnn_rules.c. */
 #include "tests/gpu/fake_cuda/fake_cudnn.h"
-#include "kernels/cuda/cudnn_library.h"
+#include "kernels/cuda/libraries/cudnn_library.h"
 #include "tests/support/reference.h"
 
 void nvrtc_hold(void)

@@ -1,8 +1,8 @@
-/* Compares kernels/cuda/nvml.h with NVIDIA's header, where the compiler finds one. It has nothing to run. */
+/* Compares kernels/cuda/libraries/nvml.h with NVIDIA's header, where the compiler finds one. It has nothing to run. */
 #if __has_include(<nvml.h>)
 #include <nvml.h>
 
-#include "kernels/cuda/nvml.h"
+#include "kernels/cuda/libraries/nvml.h"
 
 #define SAME(ours, theirs) _Static_assert((unsigned long long)(ours) == (unsigned long long)(theirs), #theirs)
 #define SAME_FIELD(our, our_field, their, their_field)                                                                 \
@@ -54,6 +54,6 @@ SAME_FIELD(NvmlTemperature, celsius, nvmlTemperature_v1_t, temperature);
 #define NvmlTemperature nvmlTemperature_t
 #define NVML(needed, name, parameters)                                                                                 \
     _Static_assert(__builtin_types_compatible_p(__typeof__(nvml##name), nvmlReturn_t parameters), #name);
-#include "kernels/cuda/nvml.def"
+#include "kernels/cuda/libraries/nvml.def"
 #endif
 #endif

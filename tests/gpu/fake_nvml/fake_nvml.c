@@ -6,14 +6,14 @@
  * program has a slice), and from the third reading on ecc:D, lost:D, hang:D (calls do not return), xid:D=NUMBER, other:D=NUMBER (an
  * XID of another slice). FAKE_NVML_LOG: a file that receives the process of each nvmlInit, and "later" at each device's third
  * reading. FAKE_NVML_BEHIND: a file without which nothing is later. FAKE_NVML_AGE 1 lacks what CUDA 11.8's library lacks, 2 a function that cannot be missing. */
-#include "kernels/cuda/nvml.h"
+#include "kernels/cuda/libraries/nvml.h"
 
 #include "kernels/base/clock.h"
 
 #include <unistd.h>
 
 #define NVML(needed, name, parameters) unsigned nvml##name parameters;
-#include "kernels/cuda/nvml.def"
+#include "kernels/cuda/libraries/nvml.def"
 const char *nvmlErrorString(unsigned code);
 
 enum { DEVICES = 8, LATER = 3, NOT_SUPPORTED = 3, NO_PERMISSION = 4, OTHER_VERSION = 25, UNKNOWN = 999 };

@@ -3,7 +3,7 @@
 #ifdef TOWERS_HAVE_CUDA
 
 #include "kernels/cuda/cuda.h"
-#include "kernels/cuda/cudnn_library.h"
+#include "kernels/cuda/libraries/cudnn_library.h"
 
 static Status json_print(Device *device)
 {

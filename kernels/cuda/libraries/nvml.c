@@ -2,7 +2,7 @@
  *
  * A function that a driver lacks, or that a GPU does not support, leaves its number unknown. A GPU that is lost answers every call
  * with NVML_LOST. */
-#include "kernels/cuda/nvml.h"
+#include "kernels/cuda/libraries/nvml.h"
 
 #include "kernels/base/clock.h"
 #include "kernels/base/text.h"
@@ -27,7 +27,7 @@ typedef struct Watch {
     void *library;
     const char *(*ErrorString)(unsigned code);
 #define NVML(needed, name, parameters) unsigned(*name) parameters;
-#include "kernels/cuda/nvml.def"
+#include "kernels/cuda/libraries/nvml.def"
     bool begun;
     NvmlEvents events; /* NULL: the driver reports none */
     int count;
@@ -46,7 +46,7 @@ static Status library_open(Watch *w)
 #define NVML(needed, name, parameters)                                                                                 \
     w->name = (unsigned(*) parameters)dlsym(w->library, "nvml" #name);                                                 \
     if (needed && !w->name) return FAIL(ERR_UNSUPPORTED, "%s has no nvml" #name ": update the driver", LIBRARY);
-#include "kernels/cuda/nvml.def"
+#include "kernels/cuda/libraries/nvml.def"
     return OK;
 }
 

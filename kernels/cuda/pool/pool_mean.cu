@@ -4,7 +4,7 @@
  * gathers: each pixel of dx is computed from the windows that cover it, so the order of the sum is fixed and dx is written
  * once. Windows overlap, so neighbors read the same lines from the cache; memory sees each operand about once: x and y
  * forward, dy and dx (acc) backward. */
-#include "kernels/cuda/pool.cuh"
+#include "kernels/cuda/pool/pool.cuh"
 
 /* ---- mean: out[i, j] = p[i] q[j] sum of u[a] v[b] in[a, b] over the a and b that belong to i and j */
 

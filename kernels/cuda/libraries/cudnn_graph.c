@@ -1,6 +1,6 @@
 /* Building graphs for cuDNN; see cudnn_graph.h. */
-#include "kernels/cuda/cudnn_graph.h"
-#include "kernels/cuda/cudnn_descriptor.h"
+#include "kernels/cuda/libraries/cudnn_graph.h"
+#include "kernels/cuda/libraries/cudnn_descriptor.h"
 
 struct CudnnGraph {
     CudnnLibrary *library; /* borrowed */

@@ -1,6 +1,6 @@
 /* Maximum over windows, as kernels/cpu/pool/ computes it: the kernel is that of pool.cuh, over x as it is. Bytes moved: x
  * once, as neighbors find in the cache what their windows share, y and one byte of argmax. */
-#include "kernels/cuda/pool.cuh"
+#include "kernels/cuda/pool/pool.cuh"
 
 cudaError_t kernel_max_pool(const OpCall *call, cudaStream_t stream)
 {

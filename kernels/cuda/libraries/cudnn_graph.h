@@ -1,7 +1,7 @@
 /* A convolution as a graph of cuDNN's graph API. Operands are packed NHWC, sums are f32. */
 #pragma once
 
-#include "kernels/cuda/cudnn_library.h"
+#include "kernels/cuda/libraries/cudnn_library.h"
 
 typedef struct CudnnGraph CudnnGraph;
 typedef enum CudnnConv { CUDNN_CONV_FORWARD, CUDNN_CONV_DATA, CUDNN_CONV_FILTER } CudnnConv;

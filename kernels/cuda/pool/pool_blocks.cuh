@@ -5,7 +5,7 @@
  * window is which pixel is a constant. A thread reads each window once for all pixels of its block. */
 #pragma once
 
-#include "kernels/cuda/pool.cuh"
+#include "kernels/cuda/pool/pool.cuh"
 
 /* The pixels of a block. One that does not exist lies in the padding or behind the end. */
 template <int S> struct PoolBlock {

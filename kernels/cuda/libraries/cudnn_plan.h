@@ -2,7 +2,7 @@
  * those that break a rule are passed over. */
 #pragma once
 
-#include "kernels/cuda/cudnn_graph.h"
+#include "kernels/cuda/libraries/cudnn_graph.h"
 
 enum { CUDNN_PLANS = 64, CUDNN_PLAN_BYTES = 640 };
 

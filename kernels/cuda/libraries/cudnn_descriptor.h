@@ -5,7 +5,7 @@
 #include <cudnn.h>
 
 #include "kernels/backend.h"
-#include "kernels/cuda/check.h"
+#include "kernels/cuda/libraries/check.h"
 
 typedef cudnnBackendDescriptor_t Descriptor;
 

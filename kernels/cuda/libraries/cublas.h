@@ -6,7 +6,7 @@
  * All packed, sums in f32, in the same order every time. The gradient of the weights is f32 whatever x and y are. */
 #pragma once
 
-#include "kernels/cuda/check.h"
+#include "kernels/cuda/libraries/check.h"
 #include "kernels/tensor.h"
 
 typedef struct CublasLibrary CublasLibrary;

@@ -8,7 +8,7 @@
  *
  * Over the batches of all towers the last block leaves this tower's part in workspace instead, the caller sums it over
  * the towers, and kernels with one thread per channel continue from there. */
-#include "kernels/cuda/norm.cuh"
+#include "kernels/cuda/norm/norm.cuh"
 
 /* ---- y = relu?((x - mean) a + beta) */
 

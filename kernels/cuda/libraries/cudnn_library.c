@@ -1,6 +1,6 @@
 /* cuDNN as a library; see cudnn_library.h. */
-#include "kernels/cuda/cudnn_library.h"
-#include "kernels/cuda/cudnn_descriptor.h"
+#include "kernels/cuda/libraries/cudnn_library.h"
+#include "kernels/cuda/libraries/cudnn_descriptor.h"
 
 enum { OLDEST = 90000, WITH_DESCRIPTIONS = 90800 /* of devices */ };
 

@@ -10,8 +10,8 @@
  * are the terms of the gradient's sums. Where a thread sums block by block their order differs, from batchnorm.cu but
  * not from run to run, and dx differs by as much as the sums do. Bytes per element of x with windows of 3x3 and stride
  * 2, in 16 bits: 2.75 forward instead of 6.75 (without the statistics), 7.5 backward instead of 12.75. */
-#include "kernels/cuda/norm.cuh"
-#include "kernels/cuda/pool_blocks.cuh"
+#include "kernels/cuda/norm/norm.cuh"
+#include "kernels/cuda/pool/pool_blocks.cuh"
 
 struct Normalized : Norm {
     template <int V> struct Vectors : NormVectors<V> {

@@ -1,5 +1,5 @@
 /* NVRTC, the compiler of cuDNN's runtime-compiled engines; see cudnn_library.h. */
-#include "kernels/cuda/cudnn_library.h"
+#include "kernels/cuda/libraries/cudnn_library.h"
 
 #include <dlfcn.h>
 

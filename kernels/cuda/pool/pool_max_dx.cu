@@ -6,7 +6,7 @@
  * its block, and a pixel costs one comparison and one sum; with a thread for each pixel, instructions took four times as
  * long as memory. Other windows have a thread for each pixel. Bytes moved: dy, argmax (y) once, as neighbors find theirs
  * in the cache; dx (acc) once: per element of dx with stride 2 and in 16 bits 2.75, 5.25 with both options. */
-#include "kernels/cuda/pool_blocks.cuh"
+#include "kernels/cuda/pool/pool_blocks.cuh"
 
 template <typename T, int V> BOUNDED max_pool_dx_kernel(const __grid_constant__ PoolOperands o, const Rows rows)
 {

@@ -1,5 +1,5 @@
 /* Error messages of failed calls of CUDA libraries; see check.h. */
-#include "kernels/cuda/check.h"
+#include "kernels/cuda/libraries/check.h"
 
 #include <cublasLt.h>
 #include <cudnn.h>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/backend.h"
-#include "kernels/cuda/check.h"
+#include "kernels/cuda/libraries/check.h"
 
 typedef struct CudnnLibrary CudnnLibrary;
 

@@ -1,8 +1,8 @@
 /* Plans of cuDNN; see cudnn_plan.h. */
-#include "kernels/cuda/cudnn_plan.h"
+#include "kernels/cuda/libraries/cudnn_plan.h"
 #include "kernels/base/progress.h"
 #include "kernels/base/text.h"
-#include "kernels/cuda/cudnn_descriptor.h"
+#include "kernels/cuda/libraries/cudnn_descriptor.h"
 
 struct CudnnPlan {
     CudnnLibrary *library; /* borrowed */

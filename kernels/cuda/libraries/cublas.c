@@ -1,6 +1,6 @@
 /* cuBLASLt's matrices are column-major: our row-major [rows][ins] is its ins x rows matrix, so every product is
  * computed as its transpose, with the operands in the order (weights, activations). */
-#include "kernels/cuda/cublas.h"
+#include "kernels/cuda/libraries/cublas.h"
 #include "kernels/base/text.h"
 
 #include <cublasLt.h>
