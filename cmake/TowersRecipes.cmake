@@ -11,5 +11,5 @@ towers_embeds(${CMAKE_BINARY_DIR}/generated/recipes.c inception/options/recipe.h
 towers_embeds(${CMAKE_BINARY_DIR}/generated/model_texts.c inception/models/published.h "EmbeddedText model_texts"
   ${CMAKE_SOURCE_DIR}/inception/models/imagenet.txt ${CMAKE_SOURCE_DIR}/inception/models/weights.json)
 towers_embeds(${CMAKE_BINARY_DIR}/generated/report_texts.c inception/report/report.h "EmbeddedText report_texts"
-  ${CMAKE_SOURCE_DIR}/inception/report/page.html ${CMAKE_SOURCE_DIR}/inception/report/report.css
-  ${CMAKE_SOURCE_DIR}/inception/report/readings.js)
+  ${CMAKE_SOURCE_DIR}/inception/report/page/page.html ${CMAKE_SOURCE_DIR}/inception/report/page/report.css
+  ${CMAKE_SOURCE_DIR}/inception/report/page/readings.js)

@@ -1,5 +1,5 @@
 /* Vitals: what a device says about its own state, to a process that does not open it. The supervisor asks once a second
- * (towers/train/device_watch.h), a tower never. */
+ * (towers/supervisor/device_watch.h), a tower never. */
 #pragma once
 
 #include "kernels/backend.h"

@@ -6,7 +6,7 @@
 #include <jansson.h>
 
 #include "inception/job/job.h"
-#include "towers/train/train.h"
+#include "towers/supervisor/train.h"
 
 typedef Status OpenFunction(Options *options, JobFiles *files);
 typedef Status CommandFunction(const Options *options, JobFiles *files, FILE *to);

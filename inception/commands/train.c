@@ -1,4 +1,4 @@
-/* towers train: makes the job, takes the run directory, trains (towers/train/train.h), and says how it ended. */
+/* towers train: makes the job, takes the run directory, trains (towers/supervisor/train.h), and says how it ended. */
 #include "inception/commands/commands.h"
 
 #include "inception/job/hosts.h"
@@ -16,9 +16,9 @@
 #include "towers/replica/norm_values.h"
 #include "towers/store/pretrained.h"
 #include "towers/store/run_dir.h"
+#include "towers/supervisor/restart.h"
 #include "towers/train/introduction.h"
 #include "towers/train/outcome.h"
-#include "towers/train/restart.h"
 #include "towers/train/samples_log.h"
 
 static Status result_json(const JobFiles *files, const TrainResult *result)

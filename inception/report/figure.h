@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "inception/report/loss_truth.h"
-#include "inception/report/svg.h"
+#include "inception/report/page/svg.h"
 
 /* Heights of plots, and the width of a heat map, in the page's units. */
 enum { FIGURE_TALL = 330, FIGURE_LOW = 230, FIGURE_WIDTH = 1080 };

@@ -1,7 +1,7 @@
 /* Drift of batch-norm statistics between towers; see report_data.h. */
 #include "inception/report/report_data.h"
 
-#include "inception/report/svg.h"
+#include "inception/report/page/svg.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
 

@@ -5,11 +5,11 @@
 
 #include "inception/report/answer.h"
 #include "inception/report/class_scores.h"
+#include "inception/report/page/svg.h"
 #include "inception/report/report_data.h"
 #include "inception/report/report_plots.h"
 #include "inception/report/run_difference.h"
 #include "inception/report/runs.h"
-#include "inception/report/svg.h"
 #include "towers/files/files.h"
 #include "towers/record/run_view.h"
 #include "towers/record/setting_line.h"

@@ -1,14 +1,14 @@
 /* Sections of data, damaged samples, restarts, pictures and generated images. */
 #include "inception/report/report_data.h"
 
-#include "inception/report/svg.h"
+#include "inception/report/page/svg.h"
 #include "towers/data/loading/sheet.h"
 #include "towers/files/csv.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
 #include "towers/files/utf8.h"
+#include "towers/supervisor/restart.h"
 #include "towers/train/mistakes.h"
-#include "towers/train/restart.h"
 #include "towers/train/samples_log.h"
 #include "towers/train/summary.h"
 

@@ -7,7 +7,7 @@
 #include "inception/report/sweep_table.h"
 
 #include "inception/report/loss_truth.h"
-#include "inception/report/svg.h"
+#include "inception/report/page/svg.h"
 #include "kernels/base/text.h"
 #include "towers/files/json.h"
 #include "towers/record/statistics.h"

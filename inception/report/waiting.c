@@ -1,7 +1,7 @@
 /* Time per activity and slow towers of a run; see report_data.h. */
 #include "inception/report/report_data.h"
 
-#include "inception/report/svg.h"
+#include "inception/report/page/svg.h"
 #include "towers/files/json.h"
 #include "towers/record/statistics.h"
 

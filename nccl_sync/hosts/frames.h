@@ -17,7 +17,7 @@ typedef struct StarEnd {
     char message[STAR_MESSAGE_BYTES];
 } StarEnd;
 
-/* The files that a program brings to rank 0 at its end (towers/train/host_files.h). A message names none: rank 0 makes the
+/* The files that a program brings to rank 0 at its end (towers/supervisor/host_files.h). A message names none: rank 0 makes the
  * name from the kind, the sender's rank, the tower and the step. */
 typedef enum StarFileKind {
     FILE_SAMPLES = 0,

@@ -91,7 +91,7 @@ bool star_failed(Star *star, StarEnd *failure);
 /* Whether rank 0 has left without a result, so that it cannot report anything. */
 bool star_orphaned(Star *star);
 
-/* ---- files (towers/train/host_files.h) */
+/* ---- files (towers/supervisor/host_files.h) */
 
 /* On rank 0: called for each STAR_FILE and STAR_PIECE of another rank, by any thread that calls the star, one at a
  * time and without the star's lock, so that heartbeats go on while it writes. False: rank 0 does not want the file

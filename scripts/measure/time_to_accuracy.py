@@ -151,7 +151,7 @@ def table(results, threads):
 
 def picture(results, threads, path):
     """The curves in the style of the report: its colors and frame, a line for each seed."""
-    with open("inception/report/report.css") as file:
+    with open("inception/report/page/report.css") as file:
         css = re.search(r"/\* plots.*?\*/\n(.*?)/\* the page", file.read(), re.S)[1]
     clock = 0 if threads == 1 else 1
     width, height, left, right, top, bottom = 560, 300, 56, 150, 30, 262

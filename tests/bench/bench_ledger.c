@@ -11,7 +11,7 @@
 #include "inception/models/models.h"
 #include "towers/record/statistics.h"
 #include "towers/replica/job.h"
-#include "towers/train/train.h"
+#include "towers/supervisor/train.h"
 
 #include <sys/mman.h>
 

@@ -6,7 +6,7 @@
 #include "nccl_sync/hosts/star_internal.h"
 #include "tests/fuzz/fuzz_folder.h"
 #include "towers/store/manifest.h"
-#include "towers/train/host_files.h"
+#include "towers/supervisor/host_files.h"
 
 enum { FUZZ_RANKS = 3, FUZZ_TOWERS = 6, HEADS_MOST = 64 };
 

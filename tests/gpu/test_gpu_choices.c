@@ -7,7 +7,7 @@
 #include "tests/support/unit.h"
 #include "towers/guard/capsule.h"
 #include "towers/replica/norm_sync.h"
-#include "towers/train/train.h"
+#include "towers/supervisor/train.h"
 
 #include <cudnn.h>
 

@@ -8,8 +8,8 @@
 #include "tests/support/unit.h"
 #include "towers/replica/hooks.h"
 #include "towers/replica/norm_sync.h"
-#include "towers/train/restart.h"
-#include "towers/train/train.h"
+#include "towers/supervisor/restart.h"
+#include "towers/supervisor/train.h"
 
 enum { GPUS = 2, TOWERS = 3, STEPS = 6, LOST_AT = 3, SAVED_EVERY = 2, HANGS_MS = 16000 };
 

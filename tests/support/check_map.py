@@ -55,7 +55,8 @@ TEXTS = re.compile(r'(?<!\w)(?:f?printf)\((?:[^"();]|\([^"()]*\))*(?:"(?:\\.|[^"
 # Outside of kernels/ a checksum and a resizer with the same bits for every processor ask for themselves.
 ASKS_PROCESSOR = re.compile(r"__builtin_cpu_supports|dnnl_get_effective_cpu_isa|\bcpuid\b")
 PROCESSOR_ASKED = {"kernels/cpu/isa.c", "towers/files/crc32c.c", "towers/data/images/resize_avx2.c"}
-RUN_ROOMS = ("towers/files/", "towers/record/", "towers/store/", "towers/guard/", "towers/replica/", "towers/train/")
+RUN_ROOMS = ("towers/files/", "towers/record/", "towers/store/", "towers/guard/", "towers/replica/", "towers/train/",
+             "towers/supervisor/")
 BY_PATH = re.compile(r'(?<![\w.>])(?:rename|renameat2?|unlink|unlinkat|mkdir|rmdir|opendir|scandir|l?stat|access|statvfs|nftw|truncate)\s*\(')
 # Of other files than a run's: numbers for a collector, the token of a user, /proc/self.
 BY_PATH_ELSEWHERE = {"towers/record/prometheus.c": 3, "towers/replica/launch_secret.c": 2, "towers/files/files.c": 1}

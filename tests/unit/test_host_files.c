@@ -7,7 +7,7 @@
 #include "tests/support/unit.h"
 #include "towers/guard/capsule_files.h"
 #include "towers/store/manifest.h"
-#include "towers/train/host_files.h"
+#include "towers/supervisor/host_files.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -5,8 +5,8 @@
 
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
+#include "towers/supervisor/restart.h"
 #include "towers/train/outcome.h"
-#include "towers/train/restart.h"
 
 static time_t waited_s; /* -1: there was no wait */
 static int arriving;    /* a signal that ends the wait; 0: none */

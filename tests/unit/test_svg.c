@@ -1,7 +1,7 @@
 /* Plots as text: ticks, coordinates inside the picture, gaps, spikes that thinning must keep, separate labels,
  * escapes. */
 
-#include "inception/report/svg.h"
+#include "inception/report/page/svg.h"
 #include "tests/support/unit.h"
 
 static char *text;

@@ -1,5 +1,5 @@
 /* Watching devices; see device_watch.h. */
-#include "towers/train/device_watch.h"
+#include "towers/supervisor/device_watch.h"
 
 #include "kernels/base/clock.h"
 #include "kernels/base/timeouts.h"

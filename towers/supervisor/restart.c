@@ -7,7 +7,7 @@
  * The supervisor uses no device, so a device is tried in a process of its own. If one is gone, its towers move to the
  * others: a process holds one replica and any number of towers. With ordered sums, and GPUs of one kind, this
  * changes no bit. */
-#include "towers/train/restart.h"
+#include "towers/supervisor/restart.h"
 
 #include "kernels/base/pause.h"
 #include "nccl_sync/hosts/star.h"
@@ -16,9 +16,9 @@
 #include "towers/files/json.h"
 #include "towers/store/checkpoint.h"
 #include "towers/store/run_dir.h"
+#include "towers/supervisor/stop_signals.h"
 #include "towers/train/console.h"
 #include "towers/train/outcome.h"
-#include "towers/train/stop_signals.h"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>

@@ -1,7 +1,7 @@
 /* The supervisor of a program: starts one process per device, watches them, shows the console, and ends them together. */
 #pragma once
 
-#include "towers/train/children.h"
+#include "towers/supervisor/children.h"
 #include "towers/train/result.h"
 
 /* Runs `tower_main` in each process of job->group. The status is the root cause of a failure. *ledger receives the ledger,

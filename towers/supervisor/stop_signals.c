@@ -1,5 +1,5 @@
 /* The signals that ask a run to save and to stop; see stop_signals.h. */
-#include "towers/train/stop_signals.h"
+#include "towers/supervisor/stop_signals.h"
 
 static Ledger *asked_in; /* where this tower process asks for a stop */
 

@@ -1,5 +1,5 @@
 /* Bringing the records of other hosts to rank 0; see host_files.h. */
-#include "towers/train/host_files.h"
+#include "towers/supervisor/host_files.h"
 
 #include "kernels/base/place.h"
 #include "nccl_sync/hosts/star.h"

@@ -1,8 +1,8 @@
 /* The tower processes of a supervisor; see children.h. */
-#include "towers/train/children.h"
+#include "towers/supervisor/children.h"
 #include "nccl_sync/hosts/star.h"
 #include "towers/replica/norm_sync.h"
-#include "towers/train/stop_signals.h"
+#include "towers/supervisor/stop_signals.h"
 
 #include <sys/prctl.h>
 

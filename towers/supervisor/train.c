@@ -1,10 +1,10 @@
 /* Running a job; see train.h. */
-#include "towers/train/train.h"
+#include "towers/supervisor/train.h"
 #include "nccl_sync/hosts/star.h"
+#include "towers/supervisor/restart.h"
+#include "towers/supervisor/supervisor.h"
 #include "towers/train/outcome.h"
 #include "towers/train/process.h"
-#include "towers/train/restart.h"
-#include "towers/train/supervisor.h"
 
 /* A directory that has gone may be noticed by a tower that cannot write there before the heartbeat looks again. */
 static void directory_look(const TrainJob *job, TrainResult *result, Status *st)

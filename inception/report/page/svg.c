@@ -1,7 +1,7 @@
 /* Write plots; see svg.h. Input is in data coordinates. The width of a plot is the page's: text, dots and bars stand at per
  * cents of it; lines and areas are drawn in SCALE units, which the page stretches without their strokes. Heights are
  * pixels. */
-#include "inception/report/svg.h"
+#include "inception/report/page/svg.h"
 
 #include <float.h>
 

@@ -12,18 +12,18 @@
  * With several launched programs (launch.h) each has a supervisor of its own, for its processes only. They share their
  * heartbeats, the first failure, stop requests and the result through the control channel, which the same thread
  * serves. */
-#include "towers/train/supervisor.h"
+#include "towers/supervisor/supervisor.h"
 #include "kernels/base/outlet.h"
 #include "kernels/base/silence.h"
 #include "nccl_sync/comm_record.h"
 #include "nccl_sync/hosts/star.h"
 #include "towers/guard/stack.h"
+#include "towers/supervisor/device_watch.h"
+#include "towers/supervisor/host_files.h"
+#include "towers/supervisor/stop_signals.h"
 #include "towers/train/console.h"
-#include "towers/train/device_watch.h"
-#include "towers/train/host_files.h"
 #include "towers/train/outcome.h"
 #include "towers/train/process.h"
-#include "towers/train/stop_signals.h"
 
 #include <pthread.h>
 #include <sys/resource.h>
