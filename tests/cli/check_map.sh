@@ -2,8 +2,8 @@
 # The map of the source tree (tests/support/check_map.py): floors and rooms without circles, in includes and in calls. Then a test of
 # that test: an include upward, a file opened past the door, a device library in the wrong room, a circle of rooms and one of files, a
 # file without a line in its README, a comment about a file that is gone, a header that another one brings, an include guard, a time, an
-# array for all towers, a wait for storage, a change of options in the wrong place, and a circle of calls of files are each
-# found and named.
+# array for all towers, a wait for storage, a change of options in the wrong place, a circle of calls of files, and a room
+# of too many files are each found and named.
 set -uo pipefail
 . "$1/tests/support/check.sh"
 needs_python
@@ -156,6 +156,9 @@ for name in a b; do
     cc -c "$work/house/towers/data/$name.c" -o "$work/objects/CMakeFiles/towers.dir/towers/data/$name.c.o"
 done
 finds "circle of calls of files: towers/data: a b" "$work/objects"
+house
+for name in {1..49}; do echo >"$work/house/towers/data/a$name.c"; done
+finds "towers/data has 49 sources: part it, as a room has 48 at most"
 house
 echo '#include "kernels/b.h" // fopen(path)' >"$work/house/towers/data/a.c"
 echo 'a' >"$work/house/towers/data/README.md"

@@ -30,6 +30,7 @@ usage: tests/support/check_map.py [SOURCE_FOLDER [BUILD_FOLDER]]
 20. No name in the sources and tests tells, has been told, brings news or judges: functions write, report, receive or check.
 21. Options change in inception/options/ alone: what settles them calls settle.h, what follows takes const Options.
 22. Rooms that make jobs ask what a command uses options for (Use), not its name.
+23. A room has ROOM_FILES sources at most: a reader can look over its README.
 
 Tables of functions (a backend, the kernels of an op) are data: through them a lower room runs what an upper one has.
 
@@ -45,6 +46,7 @@ import sys
 FLOORS = ["kernels", "nccl_sync", "towers", "inception"]
 SMALL_ROOMS = ["towers/train", "towers/guard"]  # checked file by file
 # Files that call each other: each knot must become smaller, and its line with it.
+ROOM_FILES = 48
 SOURCES = (".c", ".h", ".cu", ".cuh", ".def")
 # A held directory, the files in it, and the replacement of a closed standard stream have calls of their own.
 OPENERS = {"kernels/base/place.c": 4, "inception/commands/main.c": 1}
@@ -396,6 +398,10 @@ def main():
             print(f"circle of calls of files: {knot}: move what both need to a file of its own")
         count += len(found)
     files = collections.Counter(map(room, sources(root)))
+    for folder, many in sorted(files.items()):
+        if many > ROOM_FILES:
+            print(f"{folder} has {many} sources: part it, as a room has {ROOM_FILES} at most")
+            bad += 1
     arrows = {(room(a), room(b)) for _, pairs in kinds for a, b in pairs if room(a) != room(b)}
     largest = files.most_common(1)[0] if files else ("none", 0)
     print(f"{len(files)} rooms, {len(arrows)} arrows, {count} circles, largest room {largest[0]} ({largest[1]} files)")
