@@ -213,6 +213,13 @@ def shards():
             parts = {"train/t.tar": whole, "val/v.tar": tar(few(2, "v")), "test/t.tar": tar(few(2, "t"))}
             del parts[part + "/" + part[0] + ".tar"]
             refused("mixed", {**parts, **beside, part + "/" + below: picture()}, 3, "/%s' holds folders, but other parts" % part)
+    # a part that was empty when its set was listed is looked at again
+    make("filled", {"train/t.tar": whole, "test/t.tar": tar(few(2, "t")), "val/notes.txt": b"x"})
+    first, text = run("data", "info", "filled")
+    make("filled/val/a", {"0.png": picture()})
+    later, said = run("data", "info", "filled")
+    if first or later != 3 or "val' holds folders, but other parts" not in said:
+        complain("filled", "exit %d, then %d: %s%s" % (first, later, text, said))
     refused("tests alone", {"test/t.tar": tar(few(30, "t"))}, 2, "no shards named train, but test", ("--val-split", "0.2"))
     # what stands in for the training part is found by those alone who may take it
     make("alone", {"val/v.tar": tar(few(2, "v"))})

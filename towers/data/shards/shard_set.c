@@ -301,6 +301,26 @@ static Status folders_refuse(const char *path, char parts[SPLITS][PATH_BYTES])
     return OK;
 }
 
+/* A folder that is named as a part and holds nothing yet is watched, too: what comes into it is a part of the set, or is refused. */
+static Status parts_watch(const char *path, ShardSet *set)
+{
+    Status st = OK;
+    char part[PATH_BYTES];
+    struct stat info;
+    TRY(index_watched_add(&set->index, path));
+    DIR *directory = opendir(path);
+    if (!directory) return FAIL(ERR_IO, "cannot open '%s': %s", path, strerror(errno));
+    const struct dirent *entry;
+    while (st == OK && (errno = 0, entry = readdir(directory)) != NULL) {
+        if (split_of_word(entry->d_name, strlen(entry->d_name)) == SPLITS) continue;
+        if ((st = path_join(part, path, entry->d_name)) != OK) break;
+        if (stat(part, &info) == 0 && S_ISDIR(info.st_mode)) st = index_watched_add(&set->index, part);
+    }
+    if (st == OK && errno) st = FAIL(ERR_IO, "reading '%s': %s", path, strerror(errno));
+    closedir(directory);
+    return st;
+}
+
 Status shard_set_find(const char *path, ShardSet *set)
 {
     char parts[SPLITS][PATH_BYTES];
@@ -311,7 +331,7 @@ Status shard_set_find(const char *path, ShardSet *set)
     Status st = tree_parts(full, &tree_kind, parts);
     bool divided = st == OK && tree_bits(parts);
     if (divided) st = folders_refuse(full, parts);
-    if (st == OK) st = divided ? index_watched_add(&set->index, full) : folder_list(full, SPLITS, set);
+    if (st == OK) st = divided ? parts_watch(full, set) : folder_list(full, SPLITS, set);
     for (Split s = SPLIT_TRAIN; s < SPLITS && divided && st == OK; s++)
         if (*parts[s]) st = folder_list(parts[s], s, set);
     free(full);
