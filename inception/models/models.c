@@ -17,6 +17,7 @@ const Model *const all_models[] = {
     &model_mobilenet_v3_large,
     &model_efficientnet_b0,
     &model_efficientnet_lite0,
+    &model_convnext_tiny,
     &model_inception_mini,
     &model_fashion_cnn,
     &model_wgan_gp,

@@ -13,6 +13,7 @@ extern const Model model_mobilenet_v3_large;
 extern const Model model_mobilenet_v3_small;
 extern const Model model_efficientnet_b0;
 extern const Model model_efficientnet_lite0;
+extern const Model model_convnext_tiny;
 extern const Model model_resnet18;
 extern const Model model_resnet34;
 extern const Model model_resnet50;

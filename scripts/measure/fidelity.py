@@ -114,12 +114,14 @@ CASES = [
     Case("mobilenet_v3_large", of_torchvision("mobilenet_v3_large"), 128),
     Case("efficientnet_b0", of_torchvision("efficientnet_b0"), 128),
     Case("efficientnet_lite0", of_timm("tf_efficientnet_lite0"), 128),
+    Case("convnext_tiny", of_torchvision("convnext_tiny"), 96),
 ]
 KINKED = [Case("resnet18", of_torchvision("resnet18"), 32, batch=8), Case("resnet18", of_torchvision("resnet18"), 96, batch=8)]
 KINKED_SEEDS, KINK_BOUND = 20, 1e-4
 SETTLED = {}  # states by title: one step and ten steps start from the same state
 TRAINING = [(Case("inception_v3", inception_v3, 299, aux_weight=0.4), 10),
-            (Case("efficientnet_b0", of_torchvision("efficientnet_b0"), 128), 5)]  # fmt: skip
+            (Case("efficientnet_b0", of_torchvision("efficientnet_b0"), 128), 5),
+            (Case("convnext_tiny", of_torchvision("convnext_tiny"), 96), 5)]  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -141,6 +143,8 @@ def fresh_model(case):
     for module in model.modules():
         if isinstance(module, (nn.Dropout, torchvision.ops.StochasticDepth)):
             module.p = 0.0
+        if hasattr(module, "layer_scale"):
+            nn.init.uniform_(module.layer_scale, 0.5, 1.5)  # at 1e-6 a block would be lost in rounding
         if isinstance(module, nn.BatchNorm2d):
             module.momentum = 0.1  # the driver's; MobileNets have another default
             nn.init.uniform_(module.running_mean, -0.5, 0.5)
@@ -292,12 +296,12 @@ def settled_state(case, image):
 
 
 def image_of(pixels, case, dtype):
-    """The network's input: torchvision's ResNets, MobileNets and EfficientNets, and its inception_v3 with transform_input, expect ImageNet's mean and deviation,
+    """The network's input: torchvision's ResNets, MobileNets, EfficientNets and ConvNeXts, and its inception_v3 with transform_input, expect ImageNet's mean and deviation,
     EfficientNet-Lite (pixel - 127) / 128."""
     x = torch.from_numpy(pixels.copy()).permute(0, 3, 1, 2).to(dtype) / 255
     if case.model == "efficientnet_lite0":
         mean, std = ([float(np.float32(127) / np.float32(255))] * 3, [float(np.float32(128) / np.float32(255))] * 3)
-    elif case.model == "inception_v3" or case.model.startswith(("resnet", "mobilenet", "efficientnet")):
+    elif case.model == "inception_v3" or case.model.startswith(("resnet", "mobilenet", "efficientnet", "convnext")):
         mean, std = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
     else:
         mean, std = ([0.5] * 3, [0.5] * 3)
@@ -606,6 +610,7 @@ def count_rows(table, towers):
         ("resnet101", [], 44549160, 7.80), ("mobilenet_v3_small", [], 2542856, 0.06), ("mobilenet_v3_large", [], 5483032, 0.22),
         ("efficientnet_b0", [], 5288548, 0.39),
         ("efficientnet_lite0", [], 4652008, 0.39),
+        ("convnext_tiny", [], 28589128, 4.46),
     ]  # fmt: skip
     cases = {case.model: case for case in CASES if not case.variant}  # the last case of a model has auxiliary heads
     table.row(["network", "parameters", "PyTorch's", "multiply-adds, one image", "verdict"])

@@ -147,6 +147,7 @@ exported resnet18 40 "" || status=1
 exported mobilenet_v3_small 64 "" || status=1
 exported efficientnet_b0 64 "" || status=1
 exported efficientnet_lite0 64 "" || status=1
+exported convnext_tiny 64 "" || status=1
 generator wgan_gp || status=1
 generator wgan_gp_keras || status=1
 

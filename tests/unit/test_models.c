@@ -1,5 +1,5 @@
 /* The networks at full size: numbers of parameters, multiply-adds, names, the smallest image, auxiliary heads, and
- * that training and evaluation use the same weights. The counts are those of torchvision (inception_v3, googlenet, resnet, efficientnet), of
+ * that training and evaluation use the same weights. The counts are those of torchvision (inception_v3, googlenet, resnet, efficientnet, convnext), of
  * timm (inception_v4, inception_resnet_v2) and of the trainer of 2016 (tf2016). scripts/measure/fidelity.sh compares the
  * values that they compute. */
 
@@ -90,6 +90,7 @@ TEST(test_counts)
         {{"mobilenet_v3_large", "", false}, 1000, 5483032, 216589760, 174, 92},
         {{"efficientnet_b0", "", false}, 1000, 5288548, 385814752, 213, 98},
         {{"efficientnet_lite0", "", false}, 1000, 4652008, 385187552, 149, 98},
+        {{"convnext_tiny", "", false}, 1000, 28589128, 4455531264, 182, 0},
         {{"inception_v3", "", true}, 10, 24371444, 0, 292, 192},
         {{"inception_mini", "", false}, 10, 234010, 15343392, 86, 56},
         {{"fashion_cnn", "", false}, 10, 121930, 2528000, 8, 0},
@@ -274,6 +275,21 @@ static Status maps_build(Form form, int32_t side, Dtype compute, Program *progra
 }
 
 /* A place for each pixel of the map before the pool, for every network that has one; else the reason. */
+/* Files of weights have the shapes of torchvision's ConvNeXt: a layer of each pixel is a matrix, factors stand before two axes. */
+TEST(test_shapes_in_files)
+{
+    Program program;
+    Layout *layout;
+    build((Form){"convnext_tiny", "", false}, 64, 10, true, &program);
+    assert_int_equal(layout_create(program.graph, &layout), OK);
+    assert_int_equal(layout_param(layout, "features.1.0.block.0.weight")->rank, 4);
+    assert_int_equal(layout_param(layout, "features.1.0.layer_scale")->rank, 3);
+    assert_int_equal(layout_param(layout, "features.1.0.block.3.weight")->rank, 2);
+    assert_int_equal(layout_param(layout, "features.1.0.block.2.weight")->rank, 1);
+    layout_destroy(layout);
+    program_destroy(&program);
+}
+
 TEST(test_class_maps)
 {
     Program program;

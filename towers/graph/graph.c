@@ -97,6 +97,11 @@ void graph_unfold(Graph *g, Value x, const char *name, int32_t pixels)
     }
 }
 
+void graph_rank(Graph *g, Value param, int rank)
+{
+    if (param.id) g->values[param.id].rank = rank;
+}
+
 static bool pack_takes(Graph *g, Value first, Value param)
 {
     const ValueInfo *a = graph_value(g, first), *b = graph_value(g, param);

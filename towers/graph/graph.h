@@ -59,6 +59,7 @@ typedef struct ValueInfo {
     bool unbiased;            /* STAT: a biased variance, to be made unbiased before averaging */
     Value members[OP_MAX_IN]; /* PACK: its PARAMs */
     int member_count;
+    int rank;       /* PARAM: dimensions in files of weights; 0: those of its layer */
     int32_t pixels; /* outputs of a layer that become a map, its PARAMs and STATEs: the map's pixels (graph_unfold) */
 } ValueInfo;
 
@@ -102,6 +103,8 @@ Value graph_state(Graph *g, const char *name, Shape shape, float start);
 /* The outputs x of layer `name` (parameters and states `<name>.*`) become a map of so many pixels. In memory they are numbered
  * pixel by pixel; files of weights number them channel by channel, as PyTorch's view does. */
 void graph_unfold(Graph *g, Value x, const char *name, int32_t pixels);
+/* In files of weights this PARAM has 2 dimensions {n, c}, or 3 {c, h, w} with n = 1, and not those of its layer. */
+void graph_rank(Graph *g, Value param, int rank);
 /* PARAMs of equal c, h, w stacked along n. The layout places them side by side. */
 Value graph_pack(Graph *g, const Value *params, int count);
 

@@ -137,6 +137,40 @@ Value depthwise(Graph *g, Value x, const char *name, Window window, Init init)
     return graph_op(g, OP_CONV, name, OPERANDS(x, w), &attr, NULL);
 }
 
+Value depthwise_bias(Graph *g, Value x, const char *name, Window window, Init init)
+{
+    OpAttr attr = {.conv.window = window};
+    int32_t channels = graph_shape(g, x).c;
+    Value w = conv_weight(g, name, channels, 1, window, init);
+    Value b = graph_param(g, part(g, name, "bias"), shape_vector(channels), (Init){INIT_ZERO}, false);
+    return graph_op(g, OP_CONV, name, OPERANDS(x, w, b), &attr, NULL);
+}
+
+Value pixel_dense(Graph *g, Value x, const char *name, int32_t out, Init init)
+{
+    OpAttr attr = {.conv.window = {.kh = 1, .kw = 1, .stride_h = 1, .stride_w = 1}};
+    Value w = conv_weight(g, name, out, graph_shape(g, x).c, attr.conv.window, init);
+    Value b = graph_param(g, part(g, name, "bias"), shape_vector(out), (Init){INIT_ZERO}, false);
+    graph_rank(g, w, 2);
+    return graph_op(g, OP_CONV, name, OPERANDS(x, w, b), &attr, NULL);
+}
+
+Value layer_norm(Graph *g, Value x, const char *name, float epsilon)
+{
+    Shape vector = shape_vector(graph_shape(g, x).c);
+    OpAttr attr = {.norm.epsilon = epsilon};
+    Value gamma = graph_param(g, part(g, name, "weight"), vector, (Init){INIT_CONSTANT, 1}, false);
+    Value beta = graph_param(g, part(g, name, "bias"), vector, (Init){INIT_ZERO}, false);
+    return graph_op(g, OP_LAYERNORM, name, OPERANDS(x, beta, gamma), &attr, NULL);
+}
+
+Value layer_scale(Graph *g, Value x, const char *name, float start)
+{
+    Value scale = graph_param(g, name, shape_vector(graph_shape(g, x).c), (Init){INIT_CONSTANT, start}, false);
+    graph_rank(g, scale, 3);
+    return graph_op(g, OP_MUL, name, OPERANDS(x, scale), NULL, NULL);
+}
+
 Value conv_transposed(Graph *g, Value x, const char *name, int32_t out, int32_t side, Window window, Init init)
 {
     OpAttr attr = {.conv.window = window};
@@ -277,6 +311,11 @@ Value relu6(Graph *g, Value x)
 Value silu(Graph *g, Value x)
 {
     return unary(g, OP_SILU, x, NULL);
+}
+
+Value gelu(Graph *g, Value x)
+{
+    return unary(g, OP_GELU, x, NULL);
 }
 
 Value tanh_of(Graph *g, Value x)

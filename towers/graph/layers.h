@@ -45,12 +45,21 @@ Value conv_window_bias(Graph *g, Value x, const char *name, int32_t out, Window 
 Value conv_window(Graph *g, Value x, const char *name, int32_t out, Window window, Init init);
 /* Each channel by a window of its own: parameter `<name>.weight` {channels of x, 1, kh, kw}. */
 Value depthwise(Graph *g, Value x, const char *name, Window window, Init init);
+Value depthwise_bias(Graph *g, Value x, const char *name, Window window, Init init);
+/* Each pixel by itself, fully connected: a 1x1 convolution. Parameters `<name>.weight`, in files {out, channels of x} as of a dense
+ * layer, `<name>.bias`. */
+Value pixel_dense(Graph *g, Value x, const char *name, int32_t out, Init init);
 Value conv_transposed(Graph *g, Value x, const char *name, int32_t out, int32_t side, Window window, Init init);
 
 /* Batch norm over n, h, w, and ReLU if asked. Parameters `<name>.bn.weight`, `<name>.bn.bias`; states. */
 Value batch_norm(Graph *g, Value x, const char *name, bool relu);
 /* batch_norm with parameters `<name>.weight`, `<name>.bias`. */
 Value batch_norm_named(Graph *g, Value x, const char *name, bool relu);
+
+/* Layer norm over the channels of each pixel. Parameters `<name>.weight`, `<name>.bias`. */
+Value layer_norm(Graph *g, Value x, const char *name, float epsilon);
+/* A learned factor for each channel, all `start` at first. Parameter `<name>`, in files {channels of x, 1, 1}. */
+Value layer_scale(Graph *g, Value x, const char *name, float start);
 
 /* y = x + b, b per channel, and ReLU if asked. Parameter `<name>.bias`. */
 Value bias(Graph *g, Value x, const char *name, bool relu);
@@ -84,6 +93,7 @@ Value add(Graph *g, Value a, Value b);
 Value add_relu(Graph *g, Value a, Value b);
 Value hard_sigmoid(Graph *g, Value x);
 Value hard_swish(Graph *g, Value x);
+Value gelu(Graph *g, Value x);
 Value relu6(Graph *g, Value x);
 Value silu(Graph *g, Value x);
 Value tanh_of(Graph *g, Value x);

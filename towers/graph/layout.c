@@ -107,7 +107,7 @@ static Status fill_entry(LayoutEntry *entry, const ValueInfo *info, size_t first
                            .count = (size_t)shape_count(info->shape),
                            .init = init,
                            .decay = info->decay,
-                           .rank = 1,
+                           .rank = info->rank ? info->rank : 1,
                            .pixels = info->pixels};
     return OK;
 }
@@ -164,7 +164,7 @@ static void set_rank(Layout *layout, const Graph *g, Value v, int rank)
     const ValueInfo *info = graph_value(g, v);
     for (int m = 0; m < info->member_count; m++) set_rank(layout, g, info->members[m], rank);
     const LayoutEntry *entry = info->role == ROLE_PARAM ? layout_param(layout, info->name) : NULL;
-    if (entry) layout->params[entry - layout->params].rank = rank;
+    if (entry && !info->rank) layout->params[entry - layout->params].rank = rank;
 }
 
 /* ---- statistics */

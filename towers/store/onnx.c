@@ -539,7 +539,10 @@ Status onnx_write(const char *path, const char *name, const Graph *evaluation, c
     for (int i = 0; i < w.weights->count; i++) {
         const StTensor *t = &w.weights->tensor[i];
         Value v = graph_find(w.graph, t->name);
-        if (v.id && w.needed[v.id]) constant_add(&w, t->name, ONNX_FLOAT, t->rank, t->dims, t->data, t->bytes);
+        if (!v.id || !w.needed[v.id]) continue;
+        int64_t dims[ST_MAX_RANK];
+        int rank = parameter_dims(&w, t, dims);
+        constant_add(&w, t->name, ONNX_FLOAT, rank, dims, t->data, t->bytes);
     }
     for (int i = 0; i < graph_op_count(evaluation); i++) {
         const Op *op = graph_op_at(evaluation, i);

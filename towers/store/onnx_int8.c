@@ -147,8 +147,9 @@ Status int8_weights(Writer *w, const Op *op, const char *names[2])
     l.bias_scales = malloc(n * sizeof *l.bias_scales);
     bool whole = l.weights && l.zeros && l.biases && l.scales && l.bias_scales;
     for (int64_t o = 0; whole && o < l.outputs; o++) output_fill(w, op, norm, o, &l);
-    const char *q =
-        constant_own(w, "weights", ONNX_INT8, l.weight->rank, l.weight->dims, l.weights, n * (size_t)l.each);
+    int64_t dims[ST_MAX_RANK];
+    int rank = parameter_dims(w, l.weight, dims);
+    const char *q = constant_own(w, "weights", ONNX_INT8, rank, dims, l.weights, n * (size_t)l.each);
     const char *scales = constant_own(w, "scales", ONNX_FLOAT, 1, &l.outputs, l.scales, n * sizeof *l.scales);
     const char *zeros = constant_own(w, "zeros", ONNX_INT8, 1, &l.outputs, l.zeros, n);
     const char *biases = constant_own(w, "biases", ONNX_INT32, 1, &l.outputs, l.biases, n * sizeof *l.biases);

@@ -100,6 +100,15 @@ const char *constant_make(Writer *w, const char *what, int rank, int64_t count, 
     return constant_own(w, what, ONNX_FLOAT, rank, rank == 4 ? image : vector, made, (size_t)count * sizeof *made);
 }
 
+int parameter_dims(const Writer *w, const StTensor *t, int64_t dims[ST_MAX_RANK])
+{
+    const ValueInfo *info = graph_value(w->graph, graph_find(w->graph, t->name));
+    memcpy(dims, t->dims, sizeof t->dims);
+    if (info->rank != 2) return t->rank;
+    dims[2] = dims[3] = 1;
+    return 4;
+}
+
 const char *constant_scalar(Writer *w, const char *what, float value)
 {
     return constant_make(w, what, 0, 1, NULL, value);

@@ -91,6 +91,10 @@ static StTensor disk_tensor(Shape s, int rank)
         t.dims[1] = s.c;
         t.dims[2] = s.h;
         t.dims[3] = s.w;
+    } else if (rank == 3) {
+        t.dims[0] = s.c;
+        t.dims[1] = s.h;
+        t.dims[2] = s.w;
     } else if (rank == 2) {
         t.dims[0] = s.n;
         t.dims[1] = (int64_t)s.c * s.h * s.w;

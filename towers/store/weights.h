@@ -1,6 +1,6 @@
 /* Weights on disk: converts the arenas of a replica to named tensors in PyTorch's order (OIHW, torchvision's names) and
  * back. Convolution weights have rank 4, dense weights rank 2 {out, c*h*w} in CHW order (that of PyTorch's flatten), vectors
- * rank 1. Outputs that become a map are in CHW order, too (that of PyTorch's view). */
+ * rank 1, unless the graph says otherwise (graph_rank). Outputs that become a map are in CHW order, too (that of PyTorch's view). */
 #pragma once
 
 #include "towers/graph/layout.h"
