@@ -33,13 +33,13 @@ static Value unit(Graph *g, Value x, const char *name, int32_t out, int32_t k, i
 static Value squeeze(Graph *g, Value x, const char *name, int32_t squeezed)
 {
     char first[16], second[16];
-    Shape shape = graph_shape(g, x);
+    int32_t channels = graph_shape(g, x).c;
     snprintf(first, sizeof first, "%s.fc1", name);
     snprintf(second, sizeof second, "%s.fc2", name);
     Value s = global_avg_pool(g, x);
     s = silu(g, conv_bias(g, s, first, squeezed, 1, SAME, false, he));
-    s = sigmoid(g, conv_bias(g, s, second, shape.c, 1, SAME, false, he));
-    return mul(g, x, spread_to(g, s, shape));
+    s = sigmoid(g, conv_bias(g, s, second, channels, 1, SAME, false, he));
+    return mul(g, x, s);
 }
 
 /* Added to x where the shape stays, in training unless the sample drops it. */

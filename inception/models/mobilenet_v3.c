@@ -72,7 +72,7 @@ static Value squeeze(Graph *g, Value x, const char *name)
     Value s = global_avg_pool(g, x);
     s = conv_bias(g, s, first, nearest_8(channels / 4), 1, SAME, true, he);
     s = hard_sigmoid(g, conv_bias(g, s, second, channels, 1, SAME, false, he));
-    return mul(g, x, spread_to(g, s, graph_shape(g, x)));
+    return mul(g, x, s);
 }
 
 /* Figure 4: expand, filter each channel, squeeze, project; added to x where the shape stays. */

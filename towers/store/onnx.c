@@ -292,17 +292,6 @@ static void write_pad(Writer *w, const Op *op)
     writes_value(w, node, op->name, op->out[0], false);
 }
 
-/* A value for each channel of an image; ONNX's operations spread what has one pixel by themselves. */
-static Status write_spread(Writer *w, const Op *op)
-{
-    Shape x = graph_shape(w->graph, op->in[0]), y = graph_shape(w->graph, op->out[0]);
-    if (x.n != y.n || x.c != y.c || x.h != 1 || x.w != 1)
-        return FAIL(ERR_UNSUPPORTED, "%s: %s spread to %s cannot be written as ONNX", op->name, shape_text(x),
-                    shape_text(y));
-    write_plain(w, op, "Identity", false);
-    return w->status;
-}
-
 /* A vector of channels becomes {1, c, 1, 1}, which what reads it spreads by itself. */
 static void write_channels(Writer *w, const Op *op)
 {
@@ -336,7 +325,6 @@ static Status write_op(Writer *w, const Op *op)
     case OP_RELU6: write_relu6(w, op); break;
     case OP_GELU:
     case OP_GELU_TANH: write_gelu(w, op); break;
-    case OP_SPREAD_TO: return write_spread(w, op);
     case OP_CONV_DX: return write_conv_transposed(w, op);
     case OP_AVG_POOL_DX: return write_repeat(w, op);
     case OP_RESHAPE: write_reshape(w, op); break;
