@@ -14,21 +14,24 @@ static int32_t padding(int32_t side, int32_t k, int32_t stride)
     return all > 0 ? all : 0;
 }
 
-/* x with its borders, where they are uneven, and the window with those that are not. */
-static Value same(Graph *g, Value x, int32_t k, int32_t stride, Window *window)
+static Window same(Shape x, int32_t k, int32_t stride)
 {
-    Shape shape = graph_shape(g, x);
-    int32_t rows = padding(shape.h, k, stride), columns = padding(shape.w, k, stride);
-    *window = (Window){.kh = k, .kw = k, .stride_h = stride, .stride_w = stride};
-    return pad(g, x, rows / 2, rows - rows / 2, columns / 2, columns - columns / 2);
+    int32_t rows = padding(x.h, k, stride), columns = padding(x.w, k, stride);
+    return (Window){.kh = k,
+                    .kw = k,
+                    .stride_h = stride,
+                    .stride_w = stride,
+                    .pad_h = rows / 2,
+                    .pad_w = columns / 2,
+                    .more_h = rows % 2,
+                    .more_w = columns % 2};
 }
 
 /* A convolution (depthwise if out is 0) and its batch norm, with a ReLU6 or without. */
 static Value unit(Graph *g, Value x, const char *conv, const char *norm, int32_t out, int32_t k, int32_t stride,
                   bool activates)
 {
-    Window window;
-    x = same(g, x, k, stride, &window);
+    Window window = same(graph_shape(g, x), k, stride);
     x = out ? conv_window(g, x, conv, out, window, he)
             : depthwise(g, x, conv, window, (Init){INIT_NORMAL, sqrtf(2.0f) / (float)k});
     x = batch_norm_named(g, x, norm, false);
