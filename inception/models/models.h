@@ -7,6 +7,7 @@ extern const Model model_fashion_cnn;
 extern const Model model_googlenet;
 extern const Model model_inception_mini;
 extern const Model model_inception_resnet_v2;
+extern const Model model_inception_v2;
 extern const Model model_inception_v3;
 extern const Model model_inception_v4;
 extern const Model model_mobilenet_v3_large;
@@ -20,6 +21,7 @@ extern const Model model_resnet50;
 extern const Model model_resnet101;
 extern const Model model_wgan_gp;
 extern const Model model_wgan_gp_keras;
+extern const Model model_xception;
 
 /* Figure 7 of the paper of Inception v4 and Inception-ResNet, 35 -> 17, with its k, l, m and n channels. */
 Value reduction_a(Graph *g, Value x, const char *name, int32_t k, int32_t l, int32_t m, int32_t n);

@@ -85,6 +85,101 @@ def of_timm(name):
     return lambda case: timm.create_model(name, num_classes=case.classes)
 
 
+class Shifted(nn.BatchNorm2d):
+    """Without gamma: the ones in its place are no parameter."""
+
+    def __init__(self, channels):
+        super().__init__(channels, eps=1e-3)
+        del self.weight
+        self.register_buffer("weight", torch.ones(channels), persistent=False)
+
+
+def lacking(side, k, stride):
+    """TensorFlow's SAME: what a side lacks for windows over all of its pixels, before and behind."""
+    lacks = max((-(-side // stride) - 1) * stride + k - side, 0)
+    return lacks // 2, lacks - lacks // 2
+
+
+class SlimUnit(nn.Module):
+    """Convolution, batch norm, ReLU; a separable one, of `times` windows for each channel, has a bias instead."""
+
+    def __init__(self, ins, outs, k, stride=1, times=0):
+        super().__init__()
+        self.k, self.stride, self.times = k, stride, times
+        if times:
+            self.depthwise = nn.Conv2d(ins, times * ins, k, stride, groups=ins, bias=False)
+            self.pointwise = nn.Conv2d(times * ins, outs, 1)
+        else:
+            self.conv = nn.Conv2d(ins, outs, k, stride, bias=False)
+            self.bn = Shifted(outs)
+
+    def forward(self, x):
+        x = functional.pad(x, lacking(x.shape[3], self.k, self.stride) + lacking(x.shape[2], self.k, self.stride))
+        return functional.relu(self.pointwise(self.depthwise(x)) if self.times else self.bn(self.conv(x)))
+
+
+def slim_max(x):
+    """SAME of stride 2, on an even side."""
+    assert x.shape[2] % 2 == 0
+    return functional.max_pool2d(x, 3, 2, 0, ceil_mode=True)
+
+
+class SlimBlock(nn.Module):
+    """halves: without the branch of 1x1, the last convolutions of stride 2. pool: "avg" or "max" before a 1x1, or nothing."""
+
+    def __init__(self, ins, one, narrow, three, narrow2, three2, out=0, pool="avg", halves=False):
+        super().__init__()
+        self.pool, first, stride = pool, 0 if halves else 1, 2 if halves else 1
+        branches = [] if halves else [[("0a_1x1", SlimUnit(ins, one, 1))]]
+        last = "1a_3x3" if halves else "0b_3x3"
+        branches += [[("0a_1x1", SlimUnit(ins, narrow, 1)), (last, SlimUnit(narrow, three, 3, stride))]]
+        branches += [[("0a_1x1", SlimUnit(ins, narrow2, 1)), ("0b_3x3", SlimUnit(narrow2, three2, 3)),
+                      (last if halves else "0c_3x3", SlimUnit(three2, three2, 3, stride))]]  # fmt: skip
+        branches += [] if halves else [[("0b_1x1", SlimUnit(ins, out, 1))]]
+        for number, branch in enumerate(branches):
+            named = nn.Sequential()
+            for name, unit in branch:
+                named.add_module(f"Conv2d_{name}", unit)
+            self.add_module(f"Branch_{number}", named)
+        self.convolved = len(branches) - (0 if halves else 1)
+
+    def forward(self, x):
+        made = [getattr(self, f"Branch_{number}")(x) for number in range(self.convolved)]
+        if self.pool == "":
+            return torch.cat(made + [slim_max(x)], 1)
+        pooled = functional.max_pool2d(x, 3, 1, 1) if self.pool == "max" else functional.avg_pool2d(x, 3, 1, 1, count_include_pad=False)
+        return torch.cat(made + [getattr(self, f"Branch_{self.convolved}")(pooled)], 1)
+
+
+class SlimInceptionV2(nn.Module):
+    """TF-slim's nets/inception_v2.py."""
+
+    def __init__(self, classes):
+        super().__init__()
+        self.Conv2d_1a_7x7 = SlimUnit(3, 64, 7, 2, times=8)
+        self.Conv2d_2b_1x1 = SlimUnit(64, 64, 1)
+        self.Conv2d_2c_3x3 = SlimUnit(64, 192, 3)
+        halving = {"pool": "", "halves": True}
+        self.Mixed_3b = SlimBlock(192, 64, 64, 64, 64, 96, 32)
+        self.Mixed_3c = SlimBlock(256, 64, 64, 96, 64, 96, 64)
+        self.Mixed_4a = SlimBlock(320, 0, 128, 160, 64, 96, **halving)
+        self.Mixed_4b = SlimBlock(576, 224, 64, 96, 96, 128, 128)
+        self.Mixed_4c = SlimBlock(576, 192, 96, 128, 96, 128, 128)
+        self.Mixed_4d = SlimBlock(576, 160, 128, 160, 128, 160, 96)
+        self.Mixed_4e = SlimBlock(576, 96, 128, 192, 160, 192, 96)
+        self.Mixed_5a = SlimBlock(576, 0, 128, 192, 192, 256, **halving)
+        self.Mixed_5b = SlimBlock(1024, 352, 192, 320, 160, 224, 128)
+        self.Mixed_5c = SlimBlock(1024, 352, 192, 320, 192, 224, 128, pool="max")
+        self.Logits = nn.ModuleDict({"Conv2d_1c_1x1": nn.Linear(1024, classes)})
+
+    def forward(self, x):
+        x = self.Conv2d_2c_3x3(self.Conv2d_2b_1x1(slim_max(self.Conv2d_1a_7x7(x))))
+        x = self.Mixed_3c(self.Mixed_3b(slim_max(x)))
+        for name in ("4a", "4b", "4c", "4d", "4e", "5a", "5b", "5c"):
+            x = getattr(self, f"Mixed_{name}")(x)
+        return self.Logits["Conv2d_1c_1x1"](x.mean((2, 3)))
+
+
 class Case:
     """One network at one size. aux_weight 0: without auxiliary heads. gamma: batch norm has one."""
 
@@ -115,13 +210,17 @@ CASES = [
     Case("efficientnet_b0", of_torchvision("efficientnet_b0"), 128),
     Case("efficientnet_lite0", of_timm("tf_efficientnet_lite0"), 128),
     Case("convnext_tiny", of_torchvision("convnext_tiny"), 96),
+    Case("inception_v2", lambda case: SlimInceptionV2(case.classes), 128, gamma=False),
+    Case("xception", of_timm("legacy_xception"), 107),
 ]
 KINKED = [Case("resnet18", of_torchvision("resnet18"), 32, batch=8), Case("resnet18", of_torchvision("resnet18"), 96, batch=8)]
 KINKED_SEEDS, KINK_BOUND = 20, 1e-4
 SETTLED = {}  # states by title: one step and ten steps start from the same state
 TRAINING = [(Case("inception_v3", inception_v3, 299, aux_weight=0.4), 10),
             (Case("efficientnet_b0", of_torchvision("efficientnet_b0"), 128), 5),
-            (Case("convnext_tiny", of_torchvision("convnext_tiny"), 96), 5)]  # fmt: skip
+            (Case("convnext_tiny", of_torchvision("convnext_tiny"), 96), 5),
+            (Case("inception_v2", lambda case: SlimInceptionV2(case.classes), 128, gamma=False), 5),
+            (Case("xception", of_timm("legacy_xception"), 107), 5)]  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -159,12 +258,12 @@ def fresh_model(case):
 # are negative and none is close to zero.
 
 
-def middle_of_gap(values):
-    """For each row, the middle of the widest gap between its 5 % and 30 % quantiles."""
+def middle_of_gap(values, least=0.05, most=0.3):
+    """For each row, the middle of the widest gap between two of its quantiles."""
     ordered, _ = values.sort(1)
     count = ordered.shape[1]
-    first = min(int(0.05 * count), max(count - 2, 0))
-    last = max(int(0.3 * count), first + 1)
+    first = min(int(least * count), max(count - 2, 0))
+    last = max(int(most * count), first + 1)
     gaps = ordered[:, first + 1 : last + 1] - ordered[:, first:last]
     at = gaps.argmax(1, keepdim=True)
     return (ordered.gather(1, first + at) + gaps.gather(1, at) / 2)[:, 0]
@@ -191,6 +290,14 @@ def settle_residual(block, conv, out):
         return out
     shift = middle_of_gap(by_channel(out * block.scale + block.held)) / block.scale
     conv.bias.data -= shift
+    return out - shift.view(1, -1, 1, 1)
+
+
+def settle_bias(conv, out, writers):
+    """A convolution whose bias is followed by a ReLU and a max pool: if no window were 0, the norm behind would cancel the bias."""
+    shift = middle_of_gap(by_channel(out), 0.85, 0.95)
+    conv.bias.data -= shift
+    writers.add(conv, out - shift.view(1, -1, 1, 1))
     return out - shift.view(1, -1, 1, 1)
 
 
@@ -268,6 +375,8 @@ def settle(model, writers):
             module.register_forward_hook(writers.normalized)
         if name.endswith("fc1"):
             module.register_forward_pre_hook(settle_dense)
+        if name.endswith("pointwise") and module.bias is not None:
+            module.register_forward_hook(lambda conv, inputs, out: settle_bias(conv, out, writers))
         if hasattr(module, "scale") and hasattr(module, "conv2d"):
             module.register_forward_pre_hook(hold_input)
             module.conv2d.register_forward_hook(lambda conv, inputs, out, block=module: settle_residual(block, conv, out))
@@ -377,7 +486,7 @@ def pytorch_run(case, state, pixels, labels, dtype, lr, momentum, layout=torch.c
                     module.weight.grad = None
         optimizer.step()
         if step == 0:
-            running = {k: v for k, v in model.named_buffers() if not k.endswith("num_batches_tracked")}
+            running = {k: v for k, v in model.named_buffers() if k.endswith(("running_mean", "running_var"))}
             found.update({f"state.{name}": value.clone() for name, value in running.items()})
             if case.variant == "tf2016":
                 found.update(biased_variances(model, state))
@@ -611,6 +720,7 @@ def count_rows(table, towers):
         ("efficientnet_b0", [], 5288548, 0.39),
         ("efficientnet_lite0", [], 4652008, 0.39),
         ("convnext_tiny", [], 28589128, 4.46),
+        ("inception_v2", [], 11178336, 1.93), ("xception", [], 22855952, 8.36),
     ]  # fmt: skip
     cases = {case.model: case for case in CASES if not case.variant}  # the last case of a model has auxiliary heads
     table.row(["network", "parameters", "PyTorch's", "multiply-adds, one image", "verdict"])

@@ -4,7 +4,7 @@
 #   scripts/measure/fidelity.sh [BUILD_DIR] [counts] [loss] [export] [reference] [optimizers] [inception_v3] [inception_v3_tf2016]
 #                       [googlenet] [inception_v4] [inception_resnet_v2] [resnet18] [resnet34] [resnet50]
 #                       [resnet101] [mobilenet_v3_small] [mobilenet_v3_large] [efficientnet_b0] [efficientnet_lite0]
-#                       [convnext_tiny] [kinks] [training]
+#                       [convnext_tiny] [inception_v2] [xception] [kinks] [training]
 # Without names: everything, about ten minutes on two idle cores. With names the table goes to standard output only. Without
 # BUILD_DIR, build-test/ is brought up to date first. Needs the system's python3-torch and python3-torchvision; timm is installed
 # once from PyPI into a virtual environment in the user's cache.

@@ -166,7 +166,7 @@ refused 2 "does not end in the name of a file" fetch "$base/good/"
 refused 2 "does not end in the name of a file" fetch "$base/good/.hidden-12345678.bin"
 refused 2 "does not end in the name of a file" fetch "$base/good/a-12345678.bin?x=y"
 refused 2 "expected 64 hexadecimal digits" fetch "$base/good/$name" --sha256 1234
-known="are known, only resnet18:imagenet, resnet34:imagenet, resnet50:imagenet, resnet50:imagenet-v2, resnet101:imagenet, mobilenet_v3_large:imagenet, mobilenet_v3_small:imagenet, efficientnet_b0:imagenet, efficientnet_lite0:imagenet, convnext_tiny:imagenet, inception_v3:imagenet, googlenet:imagenet, inception_v4:imagenet, inception_resnet_v2:imagenet: choose one of these"
+known="are known, only resnet18:imagenet, resnet34:imagenet, resnet50:imagenet, resnet50:imagenet-v2, resnet101:imagenet, mobilenet_v3_large:imagenet, mobilenet_v3_small:imagenet, efficientnet_b0:imagenet, efficientnet_lite0:imagenet, convnext_tiny:imagenet, inception_v3:imagenet, googlenet:imagenet, inception_v4:imagenet, inception_resnet_v2:imagenet, xception:imagenet: choose one of these"
 refused 2 "no published weights 'none' of resnet18 $known" fetch resnet18:none
 refused 2 "no published weights of fashion_cnn $known" fetch fashion_cnn
 refused 2 "no published weights 'imagenet' of fashion_cnn $known" train fashion_cnn --pretrained imagenet --dataset synthetic
@@ -178,7 +178,7 @@ refused 2 "--dry-run needs weights" fetch --dry-run
 
 # the list, the commands for another machine, and a table of one's own
 "$towers" fetch >"$out" 2>"$err" || complain "the list: $(cat "$err")"
-for row in resnet18:imagenet resnet50:imagenet resnet50:imagenet-v2 efficientnet_b0:imagenet convnext_tiny:imagenet inception_v3:imagenet googlenet:imagenet inception_v4:imagenet inception_resnet_v2:imagenet; do
+for row in resnet18:imagenet resnet50:imagenet resnet50:imagenet-v2 efficientnet_b0:imagenet convnext_tiny:imagenet inception_v3:imagenet googlenet:imagenet inception_v4:imagenet inception_resnet_v2:imagenet xception:imagenet; do
     grep -q "^$row " "$out" || complain "the list lacks $row"
     "$towers" fetch "$row" --dry-run >"$work/commands" || complain "--dry-run of $row"
     grep -q '^curl -fL' "$work/commands" && grep -q '^sha256sum .* | grep ' "$work/commands" || complain "--dry-run of $row: $(cat "$work/commands")"

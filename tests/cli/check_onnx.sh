@@ -148,6 +148,8 @@ exported mobilenet_v3_small 64 "" || status=1
 exported efficientnet_b0 64 "" || status=1
 exported efficientnet_lite0 64 "" || status=1
 exported convnext_tiny 64 "" || status=1
+exported inception_v2 50 "" || status=1
+exported xception 75 "" || status=1
 generator wgan_gp || status=1
 generator wgan_gp_keras || status=1
 

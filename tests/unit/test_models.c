@@ -1,6 +1,7 @@
 /* The networks at full size: numbers of parameters, multiply-adds, names, the smallest image, auxiliary heads, and
- * that training and evaluation use the same weights. The counts are those of torchvision (inception_v3, googlenet, resnet, efficientnet, convnext), of
- * timm (inception_v4, inception_resnet_v2) and of the trainer of 2016 (tf2016). scripts/measure/fidelity.sh compares the
+ * that training and evaluation use the same weights. The counts are those of torchvision (inception_v3, googlenet, resnet, efficientnet,
+ * convnext), of timm (inception_v4, inception_resnet_v2, xception), of TF-slim (inception_v2: 10173112 with statistics, without the
+ * classifier) and of the trainer of 2016 (tf2016). scripts/measure/fidelity.sh compares the
  * values that they compute. */
 
 #include "tests/support/unit.h"
@@ -78,6 +79,8 @@ TEST(test_counts)
         {{"inception_v3", "tf2016", true}, 1001, 27145970, 5718902112, 196, 192},
         {{"inception_v3", "tf2016", false}, 1001, 23819401, 5713218144, 190, 188},
         {{"inception_v3", "fid2015", false}, 1008, 23850960, 5713232480, 284, 188},
+        {{"inception_v2", "", false}, 1000, 11178336, 1934857216, 141, 136},
+        {{"xception", "", false}, 1000, 22855952, 8357403496, 156, 80},
         {{"googlenet", "", true}, 1000, 13004888, 1506748416, 187, 118},
         {{"googlenet", "", false}, 1000, 6624904, 1498376192, 173, 114},
         {{"inception_v4", "", false}, 1000, 42679816, 12253974624, 449, 298},
@@ -141,6 +144,15 @@ TEST(test_names)
         {{"inception_resnet_v2", "", false}, "repeat_1.19.conv2d.bias", {1, 1088, 1, 1}},
         {{"inception_resnet_v2", "", false}, "block8.branch1.1.bn.weight", {1, 224, 1, 1}},
         {{"inception_resnet_v2", "", false}, "classif.bias", {1, 1000, 1, 1}},
+        {{"inception_v2", "", false}, "Conv2d_1a_7x7.depthwise.weight", {24, 1, 7, 7}},
+        {{"inception_v2", "", false}, "Conv2d_1a_7x7.pointwise.bias", {1, 64, 1, 1}},
+        {{"inception_v2", "", false}, "Mixed_3b.Branch_2.Conv2d_0c_3x3.conv.weight", {96, 96, 3, 3}},
+        {{"inception_v2", "", false}, "Mixed_5a.Branch_1.Conv2d_1a_3x3.bn.running_var", {1, 256, 1, 1}},
+        {{"inception_v2", "", false}, "Logits.Conv2d_1c_1x1.bias", {1, 1000, 1, 1}},
+        {{"xception", "", false}, "block1.rep.0.conv1.weight", {64, 1, 3, 3}},
+        {{"xception", "", false}, "block12.rep.4.pointwise.weight", {1024, 728, 1, 1}},
+        {{"xception", "", false}, "block12.rep.5.running_mean", {1, 1024, 1, 1}},
+        {{"xception", "", false}, "block3.skipbn.bias", {1, 728, 1, 1}},
         {{"resnet18", "", false}, "layer2.0.downsample.1.running_var", {1, 128, 1, 1}},
         {{"resnet18", "", false}, "layer4.1.conv2.weight", {512, 512, 3, 3}},
         {{"resnet50", "", false}, "layer1.0.conv3.weight", {256, 64, 1, 1}},
@@ -225,7 +237,9 @@ TEST(test_six_points_where_batch_norms_follow)
         build((Form){(*m)->name, "", false}, 0, 0, true, &program);
         for (int i = 0; i < program.forward_end; i++) {
             const Op *op = graph_op_at(program.graph, i);
-            if (op->kind == OP_CONV && op->attr.conv.window.kh > 1) norms &= feeds_norm(program.graph, op->out[0]);
+            if (op->kind != OP_CONV || op->attr.conv.window.kh == 1) continue;
+            Shape x = graph_shape(program.graph, op->in[0]), w = graph_shape(program.graph, op->in[1]);
+            if (conv_groups(x, w) == 1) norms &= feeds_norm(program.graph, op->out[0]); /* others have no such code */
         }
         if (asks != norms) fail_msg("%s %s for --winograd", (*m)->name, asks ? "asks" : "does not ask");
         program_destroy(&program);

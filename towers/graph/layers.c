@@ -130,11 +130,16 @@ Value conv_window(Graph *g, Value x, const char *name, int32_t out, Window windo
     return graph_op(g, OP_CONV, name, OPERANDS(x, w), &attr, NULL);
 }
 
-Value depthwise(Graph *g, Value x, const char *name, Window window, Init init)
+Value depthwise_times(Graph *g, Value x, const char *name, int32_t times, Window window, Init init)
 {
     OpAttr attr = {.conv.window = window};
-    Value w = conv_weight(g, name, graph_shape(g, x).c, 1, window, init);
+    Value w = conv_weight(g, name, times * graph_shape(g, x).c, 1, window, init);
     return graph_op(g, OP_CONV, name, OPERANDS(x, w), &attr, NULL);
+}
+
+Value depthwise(Graph *g, Value x, const char *name, Window window, Init init)
+{
+    return depthwise_times(g, x, name, 1, window, init);
 }
 
 Value depthwise_bias(Graph *g, Value x, const char *name, Window window, Init init)

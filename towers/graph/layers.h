@@ -49,6 +49,8 @@ Value depthwise_bias(Graph *g, Value x, const char *name, Window window, Init in
 /* Each pixel by itself, fully connected: a 1x1 convolution. Parameters `<name>.weight`, in files {out, channels of x} as of a dense
  * layer, `<name>.bias`. */
 Value pixel_dense(Graph *g, Value x, const char *name, int32_t out, Init init);
+/* By `times` windows, which make as many channels side by side (TensorFlow's depth multiplier). */
+Value depthwise_times(Graph *g, Value x, const char *name, int32_t times, Window window, Init init);
 Value conv_transposed(Graph *g, Value x, const char *name, int32_t out, int32_t side, Window window, Init init);
 
 /* Batch norm over n, h, w, and ReLU if asked. Parameters `<name>.bn.weight`, `<name>.bn.bias`; states. */
