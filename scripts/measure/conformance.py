@@ -493,6 +493,8 @@ def alias_rows():
         ("--augment --auto-augment ra", "--augment --auto-augment randaugment"), ("--augment --auto-augment ta_wide", "--augment --auto-augment trivialaugment"))
     yield "`--print-freq`, `--use-deterministic-algorithms`", "torchvision", lambda: alias(
         "other spellings of `--log-interval`, `--deterministic`", ("--print-freq 3", "--log-interval 3"), ("--use-deterministic-algorithms", "--deterministic"))
+    yield "`--stochastic-depth`, `--stochastic-depth-prob`", "torchvision", lambda: alias(
+        "other spellings of `--drop-path`, which is timm's name", ("--stochastic-depth 0.3", "--drop-path 0.3"), ("--stochastic-depth-prob 0.3", "--drop-path 0.3"))
     yield "`--learning-rate`, `--wd`, `--n-critic`, `--gp-weight`", "several", lambda: alias(
         "other spellings of `--lr`, `--weight-decay`, `--critic-steps`, `--penalty-weight`", ("--learning-rate 0.2", "--lr 0.2"), ("--wd 0.2", "--weight-decay 0.2"),
         ("--n-critic 3", "--critic-steps 3"), ("--gp-weight 5", "--penalty-weight 5"))
