@@ -235,9 +235,16 @@ gone_for_good() { # a second signal ends a run whose storage does not come back
     ends "$pid" 60 || complain "gone: goes on a minute after the second signal"
     [[ $status == 143 ]] && grep -q "no tower has shown a sign of life" "$err" || complain "gone: exit $status: $(cat "$err")"
 }
+stopped_in_a_call() { # a process that is stopped while it waits for storage is silent
+    away halted halted/ckpt --checkpoint-steps 5
+    wait_until grep -q "has waited for storage for" "$err" || complain "halted: no warning: $(cat "$err")"
+    kill -STOP "$(pgrep -P "$pid" '^tower0')"
+    ends "$pid" 60 || complain "halted: goes on a minute after its process was stopped"
+    [[ $status == 7 ]] && grep -qE "tower 0 \(process 0\), .*: no sign of life for [0-9.]+ s" "$err" || complain "halted: exit $status: $(cat "$err")"
+}
 
 for story in stderr_unread both_unread stop_unread stdout_unread stdout_gone slow_reader stopped_terminal names_unanswered heartbeat_unwritten \
-    records_away checkpoints_away all_away gone_for_good; do
+    records_away checkpoints_away all_away gone_for_good stopped_in_a_call; do
     alongside $story
 done
 port=$((16500 + RANDOM % 1500))

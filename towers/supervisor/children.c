@@ -1,5 +1,6 @@
 /* The tower processes of a supervisor; see children.h. */
 #include "towers/supervisor/children.h"
+#include "kernels/base/open.h"
 #include "nccl_sync/hosts/star.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/supervisor/stop_signals.h"
@@ -109,14 +110,26 @@ static int64_t last_of(const Children *c, int r, int64_t progress_ns)
     return last;
 }
 
+/* By a signal or a debugger; see proc(5): the state is the field after the command name, which stands in parentheses. */
+static bool is_stopped(pid_t pid)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    if (!system_text(path, text, sizeof text)) return false;
+    const char *bracket = strrchr(text, ')');
+    return bracket && (strncmp(bracket, ") T", 3) == 0 || strncmp(bracket, ") t", 3) == 0);
+}
+
 int64_t child_life(const Children *c, int r)
 {
-    return last_of(c, r, progress_life(comm_shared_progress(c->shared, r)));
+    const ProgressSlot *slot = comm_shared_progress(c->shared, r);
+    return last_of(c, r, child_storage(c, r) ? clock_ns() : atomic_load(&slot->at_ns));
 }
 
 int64_t child_storage(const Children *c, int r)
 {
-    return progress_storage(comm_shared_progress(c->shared, r));
+    int64_t since = progress_storage(comm_shared_progress(c->shared, r));
+    return since && !is_stopped(c->child[r].pid) ? since : 0;
 }
 
 static bool waits_for_others(const Children *c, int r)

@@ -43,8 +43,9 @@ ChildPlace child_place(const Children *c, int r);
 /* When process r last showed a sign of life: one of its towers changed its activity, or made progress in it; or now, while it
  * waits for storage. */
 int64_t child_life(const Children *c, int r);
-int64_t child_storage(const Children *c, int r); /* since when process r has waited for storage; 0: it does not */
-bool child_loads(const Children *c, int r);      /* it waits for its data loader */
+/* Since when process r has waited for storage; 0: it does not. One that was stopped in such a call waits for nothing. */
+int64_t child_storage(const Children *c, int r);
+bool child_loads(const Children *c, int r); /* it waits for its data loader */
 
 /* Called at every look: a process that has waited long for others is not silent when they have come. */
 void children_look(Children *c, int64_t now);
