@@ -459,6 +459,20 @@ TEST(slices_that_leave_holes_are_refused)
     graph_destroy(g);
 }
 
+/* A parameter's gradient is f32, also where one sample of one pixel has the shape of its factors. */
+TEST(factors_of_one_pixel)
+{
+    Graph *g = new_graph(true, DTYPE_BF16);
+    Value x = graph_input(g, "x", (Shape){1, 4, 1, 1}, DTYPE_BF16), dscale;
+    Value y = layer_scale(g, x, "scale", 1), scale = graph_find(g, "scale");
+    graph_grad(g, y, graph_input(g, "dy", (Shape){1, 4, 1, 1}, DTYPE_BF16), &scale, 1, &dscale);
+    assert_sound(g);
+    assert_ops(g, 1,
+               "%1 = mul(dy, x) -> 1x4x1x1 bf16 (scale.product)\n"
+               "%2 = channel_sum(%1) -> 1x4x1x1 f32 (scale.db)\n");
+    graph_destroy(g);
+}
+
 TEST(no_dx_that_nobody_asks_for)
 {
     Graph *g = new_graph(true, DTYPE_F32);

@@ -176,7 +176,8 @@ void grad_mul(GradCall *c)
     Value a = c->op.in[0], b = c->op.in[1];
     if (grad_wanted(c, 0)) grad_give(c, 0, grad_op(c, OP_MUL, "da", OPERANDS(c->dy[0], b), NULL, NULL));
     if (!grad_wanted(c, 1)) return;
-    bool spread = !shape_equal(grad_shape(c, 0), grad_shape(c, 1));
+    bool mixed = graph_value(c->g, a)->dtype != graph_value(c->g, b)->dtype; /* a in 16 bits, b a parameter */
+    bool spread = mixed || !shape_equal(grad_shape(c, 0), grad_shape(c, 1));
     Value product = grad_op(c, OP_MUL, spread ? "product" : "db", OPERANDS(c->dy[0], a), NULL, NULL);
     grad_give(c, 1, spread ? factor_gradient(c, product) : product);
 }

@@ -48,6 +48,7 @@ static const Case rows[] = {
     {"image", OP_MUL, {{{0}}}, {ACT(2, 12, 5, 3), ACT(2, 12, 5, 3)}, {ACT(2, 12, 5, 3)}},
     {"channels of samples", OP_MUL, {{{0}}}, {ACT(3, 12, 5, 4), ACT(3, 12, 1, 1)}, {ACT(3, 12, 5, 4)}},
     {"channels", OP_MUL, {{{0}}}, {ACT(3, 24, 5, 4), VECTOR(24)}, {ACT(3, 24, 5, 4)}},
+    {"channels of one pixel", OP_MUL, {{{0}}}, {ACT(1, 24, 1, 1), VECTOR(24)}, {ACT(1, 24, 1, 1)}},
     {"odd channels", OP_MUL, {{{0}}}, {ACT(3, 7, 5, 3), VECTOR(7)}, {ACT(3, 7, 5, 3)}},
     {"many channels", OP_MUL, {{{0}}}, {ACT(2, 1030, 3, 3), ACT(2, 1030, 1, 1)}, {ACT(2, 1030, 3, 3)}},
     {"scalar", OP_MUL, {{{0}}}, {ACT(1, 1, 1, 1), ACT(1, 1, 1, 1)}, {ACT(1, 1, 1, 1)}},
