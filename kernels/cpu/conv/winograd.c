@@ -51,7 +51,8 @@ static const char *window_declines(const Window *v, WinogradAlgorithm a)
 {
     int taps = a == F4_7 ? F4_7_TAPS : winograd_r(a);
     bool slides = v->stride_h == 1 && v->stride_w == 1 && v->pad_h < v->kh && v->pad_w < v->kw;
-    bool row = v->kh == 1 && v->kw == taps, column = v->kh == taps && v->kw == 1;
+    bool row = v->kh == 1 && v->kw == taps && !v->more_h; /* as many lines of outputs as of pixels */
+    bool column = v->kh == taps && v->kw == 1 && !v->more_w;
     if (a == F4_7) return slides && (row || column) ? NULL : "window is not 1x7 or 7x1 of stride 1";
     if (slides && v->kh == taps && v->kw == taps) return NULL;
     return taps == 3 ? "window is not 3x3 of stride 1" : "window is not 5x5 of stride 1";

@@ -72,6 +72,8 @@ static const Case rows[] = {
     ROUNDED_ROWS(4, "many blocks, more behind", (2, 32, 17, 17), (64, 32, 3, 3), (2, 64, 17, 17), 3, 3, 1, 1, 0, 0, false, 2, 2),
     ROUNDED_ROWS(5, "rows of tiles, more behind", (2, 32, 17, 17), (64, 32, 1, 7), (2, 64, 17, 17), 1, 7, 1, 1, 0, 1, false, 0, 4),
     ROUNDED_ROWS(5, "columns of tiles, more behind", (2, 32, 17, 17), (48, 32, 7, 1), (2, 48, 17, 17), 7, 1, 1, 1, 2, 0, false, 2, 0),
+    ROUNDED_ROWS(5, "rows of tiles, a row more", (2, 32, 17, 17), (64, 32, 1, 7), (2, 64, 18, 17), 1, 7, 1, 1, 0, 3, false, 1, 0),
+    ROUNDED_ROWS(5, "columns of tiles, two more", (2, 32, 17, 17), (48, 32, 7, 1), (2, 48, 17, 19), 7, 1, 1, 1, 3, 0, false, 0, 2),
     ROWS("depthwise 3x3 stride 2, more behind", (2, 40, 10, 8), (40, 1, 3, 3), (2, 40, 5, 4), 3, 3, 2, 2, 0, 0, false, 1, 1),
     ROWS("depthwise 5x5 stride 2, more behind", (2, 24, 14, 14), (24, 1, 5, 5), (2, 24, 7, 7), 5, 5, 2, 2, 1, 1, false, 1, 1),
     ROWS("depthwise 7x7, more before", (2, 20, 9, 9), (20, 1, 7, 7),  (2, 20, 9, 9),   7, 7, 1, 1, 5, 4, false, -4, -2),
