@@ -7,31 +7,11 @@
 
 static const Init he = {INIT_HE_NORMAL};
 
-/* The side of the result is that of x by the stride, rounded up. */
-static int32_t padding(int32_t side, int32_t k, int32_t stride)
-{
-    int32_t all = (side - 1) / stride * stride + k - side;
-    return all > 0 ? all : 0;
-}
-
-static Window same(Shape x, int32_t k, int32_t stride)
-{
-    int32_t rows = padding(x.h, k, stride), columns = padding(x.w, k, stride);
-    return (Window){.kh = k,
-                    .kw = k,
-                    .stride_h = stride,
-                    .stride_w = stride,
-                    .pad_h = rows / 2,
-                    .pad_w = columns / 2,
-                    .more_h = rows % 2,
-                    .more_w = columns % 2};
-}
-
 /* A convolution (depthwise if out is 0) and its batch norm, with a ReLU6 or without. */
 static Value unit(Graph *g, Value x, const char *conv, const char *norm, int32_t out, int32_t k, int32_t stride,
                   bool activates)
 {
-    Window window = same(graph_shape(g, x), k, stride);
+    Window window = window_same(graph_shape(g, x), k, stride);
     x = out ? conv_window(g, x, conv, out, window, he)
             : depthwise(g, x, conv, window, (Init){INIT_NORMAL, sqrtf(2.0f) / (float)k});
     x = batch_norm_named(g, x, norm, false);
