@@ -67,6 +67,70 @@ TEST(one_file_is_read)
     safetensors_close(file);
 }
 
+/* What macOS packs beside a file is none. */
+TEST(leftovers_do_not_count)
+{
+    SafeTensors *file;
+    const char *const names[] = {"a/b.safetensors", "__MACOSX/a/._b.safetensors", NULL};
+    if (opened(names, &file) != OK) fail_msg("%s", status_message());
+    assert_int_equal(safetensors_count(file), 1);
+    safetensors_close(file);
+}
+
+TEST(bombs_are_not_unpacked)
+{
+    enum { BYTES = (64 << 20) + 1 };
+    SafeTensors *file;
+    char path[PATH_BYTES], *zeros = calloc(1, BYTES);
+    const char *const names[] = {"weights.safetensors", NULL};
+    assert_non_null(zeros);
+    scratch_path(path, "bomb.zip");
+    zip_write(path, names, zeros, BYTES);
+    free(zeros);
+    assert_fails(weights_open(path, &file), ERR_CHECKPOINT, "'weights.safetensors' would have 67108865 bytes");
+}
+
+/* The archive of one file of zeros that says it is shorter, in the entry and in the directory. */
+TEST(files_are_as_long_as_they_say)
+{
+    enum { BYTES = 4 << 20, LOCAL_SIZE = 22, DIRECTORY_SIZE = 24 }; /* more than libarchive looks at in one piece */
+    SafeTensors *file;
+    char path[PATH_BYTES], *zeros = calloc(1, BYTES), *bytes;
+    size_t count;
+    const char *const names[] = {"weights.safetensors", NULL};
+    assert_non_null(zeros);
+    scratch_path(path, "short.zip");
+    zip_write(path, names, zeros, BYTES);
+    free(zeros);
+    assert_int_equal(file_load(path, OF_USER, ERR_IO, 1 << 20, &bytes, &count), OK);
+    char *directory = memmem(bytes, count, "PK\001\002", 4);
+    assert_non_null(directory);
+    memcpy(bytes + LOCAL_SIZE, "\100\0\0", 4);
+    memcpy(directory + DIRECTORY_SIZE, "\100\0\0", 4);
+    assert_int_equal(file_replace(path, bytes, count), OK);
+    free(bytes);
+    assert_fails(weights_open(path, &file), ERR_CHECKPOINT, "'weights.safetensors' is longer than it says");
+}
+
+/* The flag of a traditional password, in the entry and in the directory. */
+TEST(passwords_are_not_asked_for)
+{
+    SafeTensors *file;
+    char path[PATH_BYTES], *bytes;
+    size_t count;
+    const char *const names[] = {"weights.safetensors", NULL};
+    assert_int_equal(opened(names, &file), OK);
+    safetensors_close(file);
+    scratch_path(path, "weights.whl");
+    assert_int_equal(file_load(path, OF_USER, ERR_IO, 1 << 20, &bytes, &count), OK);
+    char *directory = memmem(bytes, count, "PK\001\002", 4);
+    assert_non_null(directory);
+    bytes[6] |= 1, directory[8] |= 1;
+    assert_int_equal(file_replace(path, bytes, count), OK);
+    free(bytes);
+    assert_fails(weights_open(path, &file), ERR_CHECKPOINT, "'weights.safetensors' is encrypted; unpack it");
+}
+
 TEST(others_are_refused)
 {
     SafeTensors *file;

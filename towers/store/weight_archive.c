@@ -22,16 +22,20 @@ static bool ends_in(const char *name, const char *end)
     return whole >= bytes && !strcmp(name + whole - bytes, end);
 }
 
+/* "._NAME" is what macOS knows about NAME (AppleDouble). */
 static bool holds_weights(const char *name)
 {
+    const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
+    if (!strncmp(base, "._", 2)) return false;
     return ends_in(name, ".pth") || ends_in(name, ".pt") || ends_in(name, ".bin") || ends_in(name, ".safetensors");
 }
 
 static Status scan_refuse(const ArchiveScan *scan, struct archive *archive)
 {
     const char *why = archive_error_string(archive);
-    return FAIL(ERR_CHECKPOINT, "'%s' is a damaged zip archive: %s; download it again", scan->name,
-                why ? why : "it ends too early");
+    why = why ? why : "it ends too early";
+    return FAIL(ERR_CHECKPOINT, "'%s' is a damaged zip archive: %.*s; download it again", scan->name,
+                (int)strcspn(why, "\n"), why); /* libarchive ends some with a new line */
 }
 
 typedef Status (*Visit)(ArchiveScan *scan, struct archive *archive, struct archive_entry *entry, void *with);
@@ -71,6 +75,9 @@ static Status entry_take(ArchiveScan *scan, struct archive *archive, struct arch
     const char *name = archive_entry_pathname(entry);
     size_t most = scan->count > GROWTH_LEAST / GROWTH ? scan->count * GROWTH : GROWTH_LEAST, got = 0;
     if (!name || !holds_weights(name)) return OK;
+    if (archive_entry_is_data_encrypted(entry))
+        return FAIL(ERR_CHECKPOINT, "'%s': '%s' is encrypted; unpack it, and name the file that comes out", scan->name,
+                    name);
     int64_t size = archive_entry_size(entry);
     if (size < 0 || (uint64_t)size > most)
         return FAIL(ERR_CHECKPOINT,
@@ -85,6 +92,9 @@ static Status entry_take(ArchiveScan *scan, struct archive *archive, struct arch
         if (now == 0) break;
         got += (size_t)now;
     }
+    if (got > (size_t)size)
+        return FAIL(ERR_CHECKPOINT, "'%s' is a damaged zip archive: '%s' is longer than it says; download it again",
+                    scan->name, name);
     found->count = got;
     return got == (size_t)size ? OK : scan_refuse(scan, archive);
 }
