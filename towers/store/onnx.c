@@ -3,7 +3,7 @@
 #include "towers/files/files.h"
 #include "towers/store/onnx_nodes.h"
 
-enum { NODES_PER_OP = 9, TENSORS_PER_OP = 8, OPSET = 17, IR_VERSION = 8 };
+enum { NODES_PER_OP = 10, TENSORS_PER_OP = 8, OPSET = 17, IR_VERSION = 8 };
 
 /* ---- ops: each function appends the nodes of one op */
 
