@@ -12,7 +12,7 @@ typedef struct ModelOptions {
     int32_t width;         /* channels of a model's narrowest layer, where it has such a size; 0: the model's default */
     float penalty_weight;  /* of the gradient penalty of a critic; < 0: the model's default */
     float mean[3], std[3]; /* of pixels in [0, 1]; std 0: the model's */
-    float drop_path;       /* rate of the last block's stochastic depth; < 0: the model's default */
+    float drop_path;       /* rate of the last block's stochastic depth */
 } ModelOptions;
 
 enum { MODEL_AUX_HEADS = 2, MODEL_HEADS = 1 + MODEL_AUX_HEADS };
