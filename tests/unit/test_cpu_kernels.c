@@ -278,7 +278,8 @@ TEST(test_batchnorm_of_one_pixel)
 /* A NaN anywhere must come out: ReLU and maximum do not hide it. */
 TEST(test_nan_is_seen)
 {
-    const OpKind kinds[] = {OP_RELU, OP_GELU, OP_GELU_TANH, OP_MAX_POOL, OP_BATCHNORM, OP_ADD, OP_AVG_POOL};
+    const OpKind kinds[] = {OP_RELU,      OP_RELU6,    OP_SILU,      OP_SIGMOID, OP_GELU,
+                            OP_GELU_TANH, OP_MAX_POOL, OP_BATCHNORM, OP_ADD,     OP_AVG_POOL};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         for (int dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++) {
             Case row = {.name = "nan", .kind = kinds[i], .in = {ACT(1, 3, 4, 4)}, .out = {ACT(1, 3, 4, 4)}};
