@@ -71,6 +71,16 @@ static void row_add(Rows *rows, const char *name, const CudnnSpec *spec, bool fi
     snprintf(row->name, sizeof row->name, "%s", name);
 }
 
+/* As the task asks for it: what one side has more of padding is zeros of x. */
+static void surplus_place(CudnnSpec *s)
+{
+    Window *v = &s->window;
+    s->x.h += abs(v->more_h), s->x.w += abs(v->more_w);
+    if (v->more_h < 0) v->pad_h += v->more_h;
+    if (v->more_w < 0) v->pad_w += v->more_w;
+    v->more_h = v->more_w = 0;
+}
+
 static void rows_collect(const Program *p, Rows *rows)
 {
     for (int i = 0; i < p->forward_end; i++) {
@@ -82,8 +92,11 @@ static void rows_collect(const Program *p, Rows *rows)
                        .w = graph_shape(p->graph, op->in[1]),
                        .y = graph_shape(p->graph, op->out[0]),
                        .window = op->attr.conv.window};
-        s.x.c = s.w.c = padded(s.x.c);
-        s.y.c = s.w.n = padded(s.y.c);
+        if (conv_groups(s.x, s.w) == 1) {
+            s.x.c = s.w.c = padded(s.x.c);
+            s.y.c = s.w.n = padded(s.y.c);
+        }
+        surplus_place(&s);
         row_add(rows, op->name, &s, first);
     }
 }
