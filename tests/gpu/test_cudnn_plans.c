@@ -10,7 +10,7 @@
 #ifdef TOWERS_HAVE_CUDA
 
 #include "inception/models/models.h"
-#include "kernels/cuda/libraries/cudnn_plan.h"
+#include "kernels/cuda/conv/task.h"
 #include "tests/gpu/cudnn_refusals.h"
 #include "tests/support/described_gpu.h"
 #include "tests/support/gpu_descriptions.h"
@@ -45,10 +45,11 @@ typedef struct Rows {
 
 /* ---- convolutions of a model */
 
-/* As the task asks for it: channels padded to what tensor cores take. */
-static int32_t padded(int32_t c)
+/* As the task asks for it. */
+static void spec_fit(CudnnSpec *s, Dtype dtype)
 {
-    return (c + 7) / 8 * 8;
+    int32_t top, left;
+    conv_fit(dtype, &s->x, &s->w, &s->y, &s->window, &top, &left);
 }
 
 static bool row_same(const CudnnSpec *a, const CudnnSpec *b)
@@ -71,16 +72,6 @@ static void row_add(Rows *rows, const char *name, const CudnnSpec *spec, bool fi
     snprintf(row->name, sizeof row->name, "%s", name);
 }
 
-/* As the task asks for it: what one side has more of padding is zeros of x. */
-static void surplus_place(CudnnSpec *s)
-{
-    Window *v = &s->window;
-    s->x.h += abs(v->more_h), s->x.w += abs(v->more_w);
-    if (v->more_h < 0) v->pad_h += v->more_h;
-    if (v->more_w < 0) v->pad_w += v->more_w;
-    v->more_h = v->more_w = 0;
-}
-
 static void rows_collect(const Program *p, Rows *rows)
 {
     for (int i = 0; i < p->forward_end; i++) {
@@ -92,11 +83,7 @@ static void rows_collect(const Program *p, Rows *rows)
                        .w = graph_shape(p->graph, op->in[1]),
                        .y = graph_shape(p->graph, op->out[0]),
                        .window = op->attr.conv.window};
-        if (conv_groups(s.x, s.w) == 1) {
-            s.x.c = s.w.c = padded(s.x.c);
-            s.y.c = s.w.n = padded(s.y.c);
-        }
-        surplus_place(&s);
+        spec_fit(&s, DTYPE_F16); /* bf16 is padded alike */
         row_add(rows, op->name, &s, first);
     }
 }
@@ -261,11 +248,6 @@ TEST(test_other_models)
 
 /* ---- does every operation of a step find a plan? */
 
-static int32_t padded_for(int32_t c, Dtype dtype)
-{
-    return dtype == DTYPE_F32 ? (c + 3) / 4 * 4 : padded(c);
-}
-
 static Tensor flat(const Tensor *t)
 {
     return (Tensor){.shape = {t->shape.n, t->shape.c * t->shape.h * t->shape.w, 1, 1}, .dtype = t->dtype};
@@ -298,8 +280,7 @@ static bool spec_of_call(const OpCall *call, CudnnSpec *s)
     s->dtype = x.dtype != DTYPE_F32 ? x.dtype : y.dtype;
     if (dense) x = flat(&x), w = flat(&w);
     s->x = x.shape, s->w = w.shape, s->y = y.shape;
-    s->x.c = s->w.c = padded_for(s->x.c, s->dtype);
-    s->y.c = s->w.n = padded_for(s->y.c, s->dtype);
+    spec_fit(s, s->dtype);
     return true;
 }
 

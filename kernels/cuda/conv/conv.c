@@ -94,24 +94,6 @@ static Status conv_check(const OpCall *call, const TaskSpec *s)
 
 /* ---- prepare */
 
-/* Tensor cores want rows of 16 bytes. */
-static int32_t channels_padded(int32_t c, Dtype dtype)
-{
-    int32_t step = dtype == DTYPE_F32 ? 4 : 8;
-    return (c + step - 1) / step * step;
-}
-
-/* Makes the padding of the window symmetric. */
-static void place_x(TaskSpec *s, Part *x)
-{
-    Window *v = &s->window;
-    x->placed = v->more_h || v->more_w;
-    if (v->more_h < 0) x->top = -v->more_h, v->pad_h += v->more_h;
-    if (v->more_w < 0) x->left = -v->more_w, v->pad_w += v->more_w;
-    s->x.h += abs(v->more_h), s->x.w += abs(v->more_w);
-    v->more_h = v->more_w = 0;
-}
-
 /* Workspace: the task's own, then the operands that are converted. */
 static void conv_layout(ConvState *state, OpCall *call, const Operands *o, const TaskSpec *s)
 {
@@ -145,12 +127,10 @@ static Status conv_prepare(Device *device, OpCall *call)
                      .window = o.window,
                      .accumulate = o.has_acc,
                      .dense = o.dense};
-    if (conv_groups(spec.x, spec.w) == 1) {
-        spec.x.c = spec.w.c = channels_padded(spec.x.c, dtype);
-        spec.y.c = spec.w.n = channels_padded(spec.y.c, dtype);
-    }
+    Part *x = &state->part[X];
+    x->placed = spec.window.more_h || spec.window.more_w;
+    conv_fit(dtype, &spec.x, &spec.w, &spec.y, &spec.window, &x->top, &x->left);
     state->kind = o.kind;
-    place_x(&spec, &state->part[X]);
     TRY_OUT(conv_check(call, &spec));
     TRY_OUT(task_choose(device, call->name, &spec, &state->task));
     conv_layout(state, call, &o, &spec);

@@ -20,6 +20,25 @@ typedef struct TaskChoice {
 
 /* ---- candidates */
 
+static int32_t channels_padded(int32_t c, Dtype dtype)
+{
+    int32_t step = dtype == DTYPE_F32 ? 4 : 8;
+    return (c + step - 1) / step * step;
+}
+
+void conv_fit(Dtype dtype, Shape *x, Shape *w, Shape *y, Window *window, int32_t *top, int32_t *left)
+{
+    if (conv_groups(*x, *w) == 1) {
+        x->c = w->c = channels_padded(x->c, dtype);
+        y->c = w->n = channels_padded(y->c, dtype);
+    }
+    *top = window->more_h < 0 ? -window->more_h : 0;
+    *left = window->more_w < 0 ? -window->more_w : 0;
+    window->pad_h -= *top, window->pad_w -= *left;
+    x->h += abs(window->more_h), x->w += abs(window->more_w);
+    window->more_h = window->more_w = 0;
+}
+
 static Product product_of(const Device *device, const TaskSpec *s)
 {
     static const ProductKind kinds[] = {

@@ -30,6 +30,10 @@ typedef struct Task {
     size_t workspace_bytes;
 } Task;
 
+/* Makes of a convolution's shapes those of a task. Channels are padded to rows of 16 bytes, which tensor cores want, except in
+ * groups. cuDNN pads opposite sides alike: what one has more becomes rows and columns of x, *top and *left of them before it. */
+void conv_fit(Dtype dtype, Shape *x, Shape *w, Shape *y, Window *window, int32_t *top, int32_t *left);
+
 /* `name` for messages. */
 NODISCARD Status task_choose(Device *device, const char *name, const TaskSpec *spec, Task *task);
 void task_free(Device *device, Task *task);
