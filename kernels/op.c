@@ -57,6 +57,16 @@ Shape window_out(const Window *w, Shape x, int32_t channels)
                    side_out(x.w, window_span(w->kw, w->dilate_w), w->stride_w, w->pad_w, w->more_w, w->ceil)};
 }
 
+const char *padding_text(const Window *w, char text[WINDOW_TEXT_BYTES])
+{
+    if (w->more_h || w->more_w)
+        snprintf(text, WINDOW_TEXT_BYTES, "%d:%dx%d:%d", w->pad_h, w->pad_h + w->more_h, w->pad_w,
+                 w->pad_w + w->more_w);
+    else
+        snprintf(text, WINDOW_TEXT_BYTES, "%dx%d", w->pad_h, w->pad_w);
+    return text;
+}
+
 const char *window_text(const Window *w, char text[WINDOW_TEXT_BYTES])
 {
     Text to = text_start(text, WINDOW_TEXT_BYTES);

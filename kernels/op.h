@@ -147,8 +147,10 @@ static inline int32_t window_span(int32_t k, int32_t dilate)
     return (k - 1) * (dilate + 1) + 1;
 }
 
-/* All but its sides, as names of tasks have it: "stride 2x2 pad 1x1", and what differs from that. */
 enum { WINDOW_TEXT_BYTES = 128 };
+/* Padding as people read it: "HxW", or "TOP:BOTTOMxLEFT:RIGHT" if opposite sides differ. */
+const char *padding_text(const Window *window, char text[WINDOW_TEXT_BYTES]);
+/* All but its sides, as names of tasks have it: "stride 2x2 pad 1x1", and what differs from that. */
 const char *window_text(const Window *window, char text[WINDOW_TEXT_BYTES]);
 
 bool window_is_point(const Window *window);  /* 1x1, stride 1, no padding */

@@ -115,12 +115,18 @@ static Value conv_weight(Graph *g, const char *name, int32_t out, int32_t in, Wi
     return graph_param(g, part(g, name, "weight"), (Shape){out, in, window.kh, window.kw}, init, true);
 }
 
-Value conv_window_bias(Graph *g, Value x, const char *name, int32_t out, Window window, bool relu, Init init)
+/* x * w + b, with a parameter b of its own. */
+static Value conv_add_bias(Graph *g, Value x, Value w, const char *name, Window window, bool relu)
 {
     OpAttr attr = {.conv = {.window = window, .relu = relu}};
-    Value w = conv_weight(g, name, out, graph_shape(g, x).c, window, init);
-    Value b = graph_param(g, part(g, name, "bias"), shape_vector(out), (Init){INIT_ZERO}, false);
+    Value b = graph_param(g, part(g, name, "bias"), shape_vector(graph_shape(g, w).n), (Init){INIT_ZERO}, false);
     return graph_op(g, OP_CONV, name, OPERANDS(x, w, b), &attr, NULL);
+}
+
+Value conv_window_bias(Graph *g, Value x, const char *name, int32_t out, Window window, bool relu, Init init)
+{
+    Value w = conv_weight(g, name, out, graph_shape(g, x).c, window, init);
+    return conv_add_bias(g, x, w, name, window, relu);
 }
 
 Value conv_window(Graph *g, Value x, const char *name, int32_t out, Window window, Init init)
@@ -144,20 +150,16 @@ Value depthwise(Graph *g, Value x, const char *name, Window window, Init init)
 
 Value depthwise_bias(Graph *g, Value x, const char *name, Window window, Init init)
 {
-    OpAttr attr = {.conv.window = window};
-    int32_t channels = graph_shape(g, x).c;
-    Value w = conv_weight(g, name, channels, 1, window, init);
-    Value b = graph_param(g, part(g, name, "bias"), shape_vector(channels), (Init){INIT_ZERO}, false);
-    return graph_op(g, OP_CONV, name, OPERANDS(x, w, b), &attr, NULL);
+    Value w = conv_weight(g, name, graph_shape(g, x).c, 1, window, init);
+    return conv_add_bias(g, x, w, name, window, false);
 }
 
 Value pixel_dense(Graph *g, Value x, const char *name, int32_t out, Init init)
 {
-    OpAttr attr = {.conv.window = {.kh = 1, .kw = 1, .stride_h = 1, .stride_w = 1}};
-    Value w = conv_weight(g, name, out, graph_shape(g, x).c, attr.conv.window, init);
-    Value b = graph_param(g, part(g, name, "bias"), shape_vector(out), (Init){INIT_ZERO}, false);
+    const Window point = {.kh = 1, .kw = 1, .stride_h = 1, .stride_w = 1};
+    Value w = conv_weight(g, name, out, graph_shape(g, x).c, point, init);
     graph_rank(g, w, 2);
-    return graph_op(g, OP_CONV, name, OPERANDS(x, w, b), &attr, NULL);
+    return conv_add_bias(g, x, w, name, point, false);
 }
 
 Value layer_norm(Graph *g, Value x, const char *name, float epsilon)
@@ -321,6 +323,11 @@ Value silu(Graph *g, Value x)
 Value gelu(Graph *g, Value x)
 {
     return unary(g, OP_GELU, x, NULL);
+}
+
+Value gelu_tanh(Graph *g, Value x)
+{
+    return unary(g, OP_GELU_TANH, x, NULL);
 }
 
 Value tanh_of(Graph *g, Value x)

@@ -95,7 +95,8 @@ Value add(Graph *g, Value a, Value b);
 Value add_relu(Graph *g, Value a, Value b);
 Value hard_sigmoid(Graph *g, Value x);
 Value hard_swish(Graph *g, Value x);
-Value gelu(Graph *g, Value x);
+Value gelu(Graph *g, Value x);      /* exact, by the error function */
+Value gelu_tanh(Graph *g, Value x); /* its approximation by tanh, as TensorFlow and timm have it, too */
 Value relu6(Graph *g, Value x);
 Value silu(Graph *g, Value x);
 Value tanh_of(Graph *g, Value x);

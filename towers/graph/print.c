@@ -11,10 +11,9 @@ static void print_window(const Window *w, FILE *to)
         fprintf(to, "/%dx%d", w->stride_h, w->stride_w);
     else if (w->stride_h != 1)
         fprintf(to, "/%d", w->stride_h);
-    if (w->more_h || w->more_w)
-        fprintf(to, "+%d:%dx%d:%d", w->pad_h, w->pad_h + w->more_h, w->pad_w, w->pad_w + w->more_w);
-    else if (w->pad_h != w->pad_w)
-        fprintf(to, "+%dx%d", w->pad_h, w->pad_w);
+    char padding[WINDOW_TEXT_BYTES];
+    if (w->more_h || w->more_w || w->pad_h != w->pad_w)
+        fprintf(to, "+%s", padding_text(w, padding));
     else if (w->pad_h)
         fprintf(to, "+%d", w->pad_h);
     if (w->dilate_h || w->dilate_w) fprintf(to, " dilation %dx%d", w->dilate_h + 1, w->dilate_w + 1);

@@ -4,9 +4,8 @@
 
 #include <stdarg.h>
 
-enum {
-    WINDOW_LIMIT = 1 << 15
-}; /* of sides, strides, padding and dilation, so that int32 sums of them cannot overflow */
+/* Sides, strides, padding and dilation are below this, so that int32 sums of them cannot overflow. */
+enum { WINDOW_LIMIT = 1 << 15 };
 
 bool rule_has(const ShapeCall *c, int i)
 {
@@ -71,20 +70,11 @@ static bool window_is_sane(const Window *w)
     return sane && is_padding((int64_t)w->pad_h + w->more_h) && is_padding((int64_t)w->pad_w + w->more_w);
 }
 
-/* "HxW", or "TOP:BOTTOMxLEFT:RIGHT" if they differ. */
-static void padding_text(const Window *w, char *text, size_t bytes)
-{
-    if (w->more_h || w->more_w)
-        snprintf(text, bytes, "%d:%dx%d:%d", w->pad_h, w->pad_h + w->more_h, w->pad_w, w->pad_w + w->more_w);
-    else
-        snprintf(text, bytes, "%dx%d", w->pad_h, w->pad_w);
-}
-
 Shape rule_window(ShapeCall *c, Shape x, const Window *window, int32_t channels)
 {
     Shape none = {1, 1, 1, 1};
-    char stride[48], padding[80], dilation[48] = "";
-    padding_text(window, padding, sizeof padding);
+    char stride[48], padding[WINDOW_TEXT_BYTES], dilation[48] = "";
+    padding_text(window, padding);
     if (window->dilate_h || window->dilate_w)
         snprintf(dilation, sizeof dilation, " dilation %dx%d", window->dilate_h + 1, window->dilate_w + 1);
     if (!window_is_sane(window)) {

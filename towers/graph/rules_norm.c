@@ -21,15 +21,21 @@ void shape_batchnorm(ShapeCall *c)
     rule_out(c, 2, "var", vector, DTYPE_F32);
 }
 
-void shape_batchnorm_dx(ShapeCall *c)
+/* in: dy, x, vectors up to `end`; out: dx, dbeta, dgamma */
+static void norm_dx(ShapeCall *c, int end)
 {
     Shape vector = shape_vector(c->in[0].c);
     rule_shape(c, 1, "shape of x", c->in[0]);
     rule_dtype(c, 1, "dtype of x", c->dtype[0]);
-    channel_vectors(c, vector.c, 2, 6);
+    channel_vectors(c, vector.c, 2, end);
     rule_like_first(c);
     rule_out(c, 1, "dbeta", vector, DTYPE_F32);
     rule_out(c, 2, "dgamma", vector, DTYPE_F32);
+}
+
+void shape_batchnorm_dx(ShapeCall *c)
+{
+    norm_dx(c, 6);
 }
 
 void shape_batchnorm_apply(ShapeCall *c)
@@ -101,13 +107,7 @@ void grad_layernorm(GradCall *c)
 
 void shape_layernorm_dx(ShapeCall *c)
 {
-    Shape vector = shape_vector(c->in[0].c);
-    rule_shape(c, 1, "shape of x", c->in[0]);
-    rule_dtype(c, 1, "dtype of x", c->dtype[0]);
-    channel_vectors(c, vector.c, 2, 3);
-    rule_like_first(c);
-    rule_out(c, 1, "dbeta", vector, DTYPE_F32);
-    rule_out(c, 2, "dgamma", vector, DTYPE_F32);
+    norm_dx(c, 3);
 }
 
 NO_GRADIENT(layernorm_dx)
