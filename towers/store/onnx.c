@@ -18,6 +18,13 @@ static Node *node_next(Writer *w, const Op *op, const char *type, Node *before)
     return node;
 }
 
+static Node *node_next_with(Writer *w, const Op *op, const char *type, Node *before, const char *operand)
+{
+    Node *node = node_next(w, op, type, before);
+    node_reads(node, operand);
+    return node;
+}
+
 static void write_image(Writer *w, const Op *op)
 {
     int32_t channels = graph_shape(w->graph, op->out[0]).c;
@@ -141,13 +148,9 @@ static void write_plain(Writer *w, const Op *op, const char *type, bool relu)
 /* x * Sigmoid(x): ONNX has no name for it before opset 24. */
 static void write_silu(Writer *w, const Op *op)
 {
-    Node *sigmoid = node_add(w, "Sigmoid", op->name), *node = node_add(w, "Mul", op->name);
-    char *text = sigmoid->text[OP_MAX_IN];
+    Node *sigmoid = node_add(w, "Sigmoid", op->name);
     reads_value(w, sigmoid, op->in[0]);
-    snprintf(text, ONNX_NAME, "v%d_sigmoid", op->out[0].id);
-    node_writes(sigmoid, text);
-    reads_value(w, node, op->in[0]);
-    node_reads(node, text);
+    Node *node = node_next_with(w, op, "Mul", sigmoid, sigmoid->input[0]);
     writes_value(w, node, op->name, op->out[0], false);
 }
 
@@ -171,13 +174,6 @@ static void write_affine(Writer *w, const Op *op)
     node_reads(shift, scale->text[OP_MAX_IN]);
     node_reads(shift, constant_make(w, "shift", 1, 1, NULL, op->attr.affine.shift));
     writes_value(w, shift, op->name, op->out[0], false);
-}
-
-static Node *node_next_with(Writer *w, const Op *op, const char *type, Node *before, const char *operand)
-{
-    Node *node = node_next(w, op, type, before);
-    node_reads(node, operand);
-    return node;
 }
 
 /* Opset 20 has Gelu; runtimes know these nodes, too. */
@@ -301,6 +297,19 @@ static void write_channels(Writer *w, const Op *op)
     writes_value(w, node, op->name, op->out[0], false);
 }
 
+/* A vector would be spread along the width, not over the channels. */
+static Status write_mul(Writer *w, const Op *op)
+{
+    const ValueInfo *factor = graph_value(w->graph, op->in[1]);
+    if (factor->role == ROLE_PARAM && factor->rank != 3)
+        return FAIL(ERR_UNSUPPORTED,
+                    "%s: a factor with one dimension in files cannot be written as ONNX: expected "
+                    "that of layer_scale",
+                    op->name);
+    write_plain(w, op, "Mul", false);
+    return w->status;
+}
+
 static Status write_op(Writer *w, const Op *op)
 {
     bool adaptive = op->kind == OP_AVG_POOL && op->attr.pool.adaptive;
@@ -314,7 +323,7 @@ static Status write_op(Writer *w, const Op *op)
     case OP_DENSE: return write_dense(w, op);
     case OP_CONCAT: write_plain(w, op, "Concat", false); break;
     case OP_ADD: write_plain(w, op, op->in_count == 2 ? "Add" : "Sum", op->attr.add.relu); break;
-    case OP_MUL: write_plain(w, op, "Mul", false); break;
+    case OP_MUL: return write_mul(w, op);
     case OP_RELU: write_plain(w, op, "Relu", false); break;
     case OP_LEAKY_RELU: write_plain(w, op, "LeakyRelu", false); break;
     case OP_TANH: write_plain(w, op, "Tanh", false); break;

@@ -30,9 +30,9 @@ typedef struct TorchFile {
  * most; more are zeros and constants. */
 enum { GROWTH = 16, GROWTH_LEAST = 64 << 20 };
 
-static size_t most_bytes(const TorchFile *f)
+size_t torch_unpacked_most(size_t count)
 {
-    return f->count > GROWTH_LEAST / GROWTH ? f->count * GROWTH : GROWTH_LEAST;
+    return count > GROWTH_LEAST / GROWTH ? count * GROWTH : GROWTH_LEAST;
 }
 
 /* ---- the first bytes */
@@ -95,11 +95,11 @@ static Status entry_take(const TorchFile *f, struct archive *archive, void *to, 
 static Status entry_bytes(const TorchFile *f, struct archive_entry *entry, size_t *bytes)
 {
     int64_t size = archive_entry_size(entry);
-    if (size < 0 || (uint64_t)size > most_bytes(f))
+    if (size < 0 || (uint64_t)size > torch_unpacked_most(f->count))
         return FAIL(ERR_CHECKPOINT,
                     "'%s': '%s' would have %" PRId64 " bytes, more than weights in a file of %zu bytes can have "
                     "(at most %zu)",
-                    f->label, inner_name(entry), size, f->count, most_bytes(f));
+                    f->label, inner_name(entry), size, f->count, torch_unpacked_most(f->count));
     *bytes = (size_t)size;
     return OK;
 }
@@ -361,14 +361,14 @@ static Status storage_make(TorchFile *f, int i, const char *name, size_t bytes)
 {
     const PickleValue *v = f->slot[i];
     if (f->storage[i]) return FAIL(ERR_CHECKPOINT, "'%s' has '%s' twice", f->label, name);
-    if ((uint64_t)v->number > most_bytes(f) || bytes != (size_t)v->number * st_dtype_bytes(v->dtype))
+    if ((uint64_t)v->number > torch_unpacked_most(f->count) || bytes != (size_t)v->number * st_dtype_bytes(v->dtype))
         return FAIL(ERR_CHECKPOINT, "'%s': '%s' has %zu bytes, but its pickle says %" PRId64 " numbers of type %s",
                     f->label, name, bytes, v->number, st_dtype_name(v->dtype));
-    if ((f->stored += bytes) > most_bytes(f))
+    if ((f->stored += bytes) > torch_unpacked_most(f->count))
         return FAIL(ERR_CHECKPOINT,
                     "'%s': its weights would take %zu bytes, more than those in a file of %zu bytes can take (at most "
                     "%zu)",
-                    f->label, f->stored, f->count, most_bytes(f));
+                    f->label, f->stored, f->count, torch_unpacked_most(f->count));
     void *memory = malloc(bytes + 1);
     if (!memory) return FAIL(ERR_MEMORY, "no memory for the weights in '%s' (%zu bytes)", f->label, bytes);
     TRY(own(f, memory));
@@ -471,7 +471,7 @@ static void gather(const View *view, size_t element, const char *from, char *to)
 /* The numbers of a view in order, in memory of their own. */
 static Status tensor_gather(TorchFile *f, const View *view, size_t element, const char *from, StTensor *t)
 {
-    size_t room = most_bytes(f) - f->copied;
+    size_t room = torch_unpacked_most(f->count) - f->copied;
     if ((uint64_t)view->count > room / element)
         return tensor_refuse(f, t->name,
                              "repeats its numbers (expand) too often for a file of this size; save it after "

@@ -16,6 +16,8 @@
 
 /* True if the bytes begin like a zip archive. */
 bool zip_is(const void *bytes, size_t count);
+/* The most bytes that are unpacked from an archive of `count` bytes. */
+size_t torch_unpacked_most(size_t count);
 /* True if the bytes begin like such an archive (or any other zip), or such a sequence. */
 bool torch_file_is(const void *bytes, size_t count);
 

@@ -4,7 +4,8 @@
 #include <archive.h>
 #include <archive_entry.h>
 
-enum { GROWTH = 16, GROWTH_LEAST = 64 << 20 }; /* as of torch_file.c */
+#include "towers/files/files.h"
+#include "towers/store/torch_file.h"
 
 typedef struct ArchiveScan {
     const void *bytes; /* borrowed */
@@ -16,18 +17,13 @@ typedef struct ArchiveScan {
     char second[256]; /* and of the second */
 } ArchiveScan;
 
-static bool ends_in(const char *name, const char *end)
-{
-    size_t whole = strlen(name), bytes = strlen(end);
-    return whole >= bytes && !strcmp(name + whole - bytes, end);
-}
-
 /* "._NAME" is what macOS knows about NAME (AppleDouble). */
 static bool holds_weights(const char *name)
 {
     const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
     if (!strncmp(base, "._", 2)) return false;
-    return ends_in(name, ".pth") || ends_in(name, ".pt") || ends_in(name, ".bin") || ends_in(name, ".safetensors");
+    return ends_with(name, ".pth") || ends_with(name, ".pt") || ends_with(name, ".bin") ||
+           ends_with(name, ".safetensors");
 }
 
 static Status scan_refuse(const ArchiveScan *scan, struct archive *archive)
@@ -62,7 +58,7 @@ static Status entry_count(ArchiveScan *scan, struct archive *archive, struct arc
     (void)archive, (void)with;
     const char *name = archive_entry_pathname(entry);
     if (!name) return OK;
-    scan->torch |= ends_in(name, "/data.pkl");
+    scan->torch |= ends_with(name, "/data.pkl");
     if (!holds_weights(name)) return OK;
     if (scan->files < 2) snprintf(scan->files ? scan->second : scan->first, sizeof scan->first, "%s", name);
     scan->files++;
@@ -73,7 +69,7 @@ static Status entry_take(ArchiveScan *scan, struct archive *archive, struct arch
 {
     WeightEntry *found = with;
     const char *name = archive_entry_pathname(entry);
-    size_t most = scan->count > GROWTH_LEAST / GROWTH ? scan->count * GROWTH : GROWTH_LEAST, got = 0;
+    size_t most = torch_unpacked_most(scan->count), got = 0;
     if (!name || !holds_weights(name)) return OK;
     if (archive_entry_is_data_encrypted(entry))
         return FAIL(ERR_CHECKPOINT, "'%s': '%s' is encrypted; unpack it, and name the file that comes out", scan->name,

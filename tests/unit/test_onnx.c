@@ -1,0 +1,59 @@
+/* ONNX export of graphs that no network has: what spreads over the channels here does so there, or is refused. */
+
+#include "tests/support/scratch.h"
+#include "tests/support/unit.h"
+#include "towers/graph/layers.h"
+#include "towers/store/onnx.h"
+
+TESTS_WITH(scratch_make, scratch_drop)
+
+enum { CHANNELS = 3, SIDE = 2 };
+
+static Graph *new_graph(Value *z)
+{
+    Graph *g = NULL;
+    GraphOptions options = {.compute = DTYPE_F32};
+    assert_int_equal(graph_create(&options, &g), OK);
+    *z = graph_input(g, "z", (Shape){1, CHANNELS, SIDE, SIDE}, DTYPE_F32);
+    return g;
+}
+
+/* Writes the graph from "z" to `result`, whose parameter "factor" has `rank` dimensions, and destroys it. */
+static Status written(Graph *g, Value result, int rank)
+{
+    char path[PATH_BYTES];
+    float factor[CHANNELS] = {1, 2, 3};
+    StTensor tensor = {.name = "factor",
+                       .dtype = ST_F32,
+                       .rank = rank,
+                       .dims = {CHANNELS, 1, 1},
+                       .data = factor,
+                       .bytes = sizeof factor};
+    WeightList weights = {&tensor, 1};
+    const float zero[CHANNELS] = {0}, one[CHANNELS] = {1, 1, 1};
+    scratch_path(path, "file.onnx");
+    graph_result(g, result, "images");
+    assert_int_equal(graph_finish(g), OK);
+    Status st = onnx_write(path, "a test", g, &weights, NULL, 0, &(OnnxPixels){zero, one}, NULL, NULL);
+    graph_destroy(g);
+    return st;
+}
+
+TEST(test_factors_of_channels)
+{
+    Value z;
+    Graph *g = new_graph(&z);
+    assert_int_equal(written(g, layer_scale(g, z, "factor", 1), 3), OK);
+    g = new_graph(&z);
+    Value vector = graph_param(g, "factor", (Shape){1, CHANNELS, 1, 1}, (Init){INIT_CONSTANT, 1}, false);
+    assert_int_equal(written(g, mul(g, z, vector), 1), ERR_UNSUPPORTED);
+    assert_non_null(strstr(status_message(), "one dimension"));
+}
+
+/* As many nodes as an op may have. */
+TEST(test_gelu_by_tanh)
+{
+    Value z;
+    Graph *g = new_graph(&z);
+    assert_int_equal(written(g, gelu_tanh(g, layer_scale(g, z, "factor", 1)), 3), OK);
+}
