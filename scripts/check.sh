@@ -16,10 +16,6 @@ mapfile -t tests < <(tests_of "${changed[@]}")
 [ ${#tests[@]} -le $most ] || echo "check: ${#tests[@]} unit tests read what changed, of which $most run here; scripts/test.sh runs all"
 tests=("${tests[@]:0:$most}")
 
-if [ ! -f build-test/build.ninja ]; then
-    scripts/setup.sh test
-    scripts/build.sh build-test --preset test -- towers "${tests[@]}"
-fi
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 
@@ -36,9 +32,13 @@ in_background() {
 script() { bash "tests/support/on_a_device.sh" "$PWD/tests/cli/$1.sh" "$PWD" "$PWD/build-test/towers"; }
 
 started=$SECONDS
-scripts/build.sh build-test --preset test -- towers "${tests[@]}"
+if [ ! -f build-test/build.ninja ]; then
+    echo "check: the first call builds the tests, which takes some minutes"
+    scripts/setup.sh test
+fi
 in_background format scripts/check/format.sh
 in_background mutants tests/mutants.sh --check
+scripts/build.sh build-test --preset test -- towers "${tests[@]}"
 in_background map script check_map
 in_background links script check_links
 [ ${#tests[@]} -eq 0 ] || in_background unit ctest --test-dir build-test --output-on-failure -j "$(nproc)" -R "^($(IFS='|' && echo "${tests[*]}"))\$"
