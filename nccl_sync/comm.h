@@ -48,7 +48,7 @@ void comm_shared_destroy(CommShared *shared);
 /* Called by the supervisor when a process has ended: every waiting and every later collective fails at once. */
 void comm_shared_abort(CommShared *shared, int process);
 /* Abort because of another group: "host b: tower process 5 was killed by signal 9". Only the first abort counts. */
-enum { COMM_NOTICE_BYTES = 384, COMM_ABORTED_ELSEWHERE = 1 << 16 };
+enum { COMM_MESSAGE_BYTES = 384, COMM_ABORTED_ELSEWHERE = 1 << 16 };
 void comm_shared_abort_by(CommShared *shared, const char *what);
 /* The process that left first, COMM_ABORTED_ELSEWHERE, or -1 if none has. */
 int comm_shared_aborted(const CommShared *shared);
@@ -76,8 +76,8 @@ void comm_close(Comm *comm);                   /* NULL is fine */
 /* Carrier: a process that keeps MPI while tower processes of a program are followed by others (link_carried.c). `place` is
  * that of the program, `control` its channel, which the carrier must not keep open. Before any thread is started. */
 typedef struct Carrier Carrier;
-struct Star;
-NODISCARD Status comm_carrier_start(const Placement *place, struct Star *control, Carrier **made);
+struct ControlPlane;
+NODISCARD Status comm_carrier_start(const Placement *place, struct ControlPlane *control, Carrier **made);
 /* At the end of the last tower processes: ends it, together with those of all programs after an orderly end. May be called
  * repeatedly; NULL is fine. */
 void carrier_end(Carrier *carrier);

@@ -24,7 +24,7 @@ static Status mpi_join(const CommConfig *config, CommShared *shared, Comm **made
 static Status processors_join(const CommConfig *config, CommShared *shared, bool nccl, Comm **made)
 {
     if (config->place.groups <= 1) return comm_shm_open(config, shared, made);
-    if (nccl && config->master) return comm_hosts_open(config, shared, link_star_open, made);
+    if (nccl && config->master) return comm_hosts_open(config, shared, link_control_open, made);
     return mpi_join(config, shared, made);
 }
 
@@ -39,7 +39,7 @@ Status comm_join(const CommConfig *config, CommShared *shared, Device *device, C
     return OK;
 }
 
-Status comm_carrier_start(const Placement *place, struct Star *control, Carrier **made)
+Status comm_carrier_start(const Placement *place, struct ControlPlane *control, Carrier **made)
 {
 #ifdef TOWERS_HAVE_MPI
     return carrier_start(link_mpi_open, place, control, made);

@@ -19,7 +19,7 @@ struct CommShared {
     _Alignas(LINE) _Atomic uint32_t aborted; /* number in the group + 1 of the first that left */
     _Atomic bool late;                       /* that one has not left: it was not waited for any longer */
     _Atomic uint32_t abort_begun;            /* by somebody: only the first writes abort_text */
-    char abort_text[COMM_NOTICE_BYTES];      /* with COMM_ABORTED_ELSEWHERE: what has happened on another host */
+    char abort_text[COMM_MESSAGE_BYTES];     /* with COMM_ABORTED_ELSEWHERE: what has happened on another host */
     _Alignas(LINE) _Atomic int64_t
         arrived_at[GROUP_RANKS_MAX]; /* number of the barrier that each has reached, to name the missing one */
     ProgressSlot progress[GROUP_RANKS_MAX];

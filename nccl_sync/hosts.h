@@ -63,7 +63,7 @@ NODISCARD Status leader_wait(Comm *comm, Status begun, int request);
 /* Between two polls of a wait: pauses, and looks for failures, questions and the deadline. polls: 1, 2, ... since
  * something has moved. */
 NODISCARD Status leader_look(Comm *comm, CommWait *wait, int polls);
-/* Reads one notice, if there is any. */
+/* Reads one message, if there is any. */
 NODISCARD Status leader_poll(Comm *comm);
 /* All leaders have come to this collective. */
 NODISCARD Status leaders_meet(Comm *comm);

@@ -1,7 +1,7 @@
 /* The leaders of several groups of tower processes: they wait for each other, report failures to each other, and find out who
  * is late; see hosts.h.
  *
- * Waits end by deadline, by an abort in the group, or by a notice of another group. A leader whose deadline has passed asks
+ * Waits end by deadline, by an abort in the group, or by a message of another group. A leader whose deadline has passed asks
  * all others whether they are there: those that do not answer are named, on every host. */
 
 #include "kernels/base/clock.h"
@@ -26,24 +26,24 @@ static void group_text(const HostsComm *c, int group, Text *text)
 }
 
 /* Notifies all other leaders of what has happened, once, and stays until all have said that they know or have found it
- * themselves: a library may end a process whose peer is gone in the middle of a message, before it reads the notice. */
+ * themselves: a library may end a process whose peer is gone in the middle of a message, before it reads the message. */
 static void leaders_notify(Comm *comm, HostsComm *c, const char *what)
 {
     int groups = comm->config.place.groups, me = comm->config.place.group, unaware = groups;
-    Notice notice = {.kind = NOTICE_ABORT, .from = me, .collective = c->collective}, answer;
-    int64_t end = clock_ns() + FAREWELL_MS * 1000000ll;
+    LeaderMessage message = {.kind = MESSAGE_ABORT, .from = me, .collective = c->collective}, answer;
+    int64_t end = clock_ns() + DRAIN_MS * 1000000ll;
     bool heard;
     if (!c->link || c->left) return;
     c->left = true;
     c->aware[me] = true;
-    snprintf(notice.text, sizeof notice.text, "%s", what);
+    snprintf(message.text, sizeof message.text, "%s", what);
     for (int g = 0; g < groups; g++) {
-        Status st = g == me ? OK : c->link->ops->notify(c->link, g, &notice);
+        Status st = g == me ? OK : c->link->ops->notify(c->link, g, &message);
         (void)st; /* some may be gone */
     }
     while ((unaware > 0 || !c->link->ops->flushed(c->link)) && clock_ns() < end) {
         if (c->link->ops->poll(c->link, &answer, &heard) != OK) break;
-        if (heard && answer.kind == NOTICE_ABORT && answer.from >= 0 && answer.from < groups)
+        if (heard && answer.kind == MESSAGE_ABORT && answer.from >= 0 && answer.from < groups)
             c->aware[answer.from] = true;
         if (!heard) pause_ns(POLL_NS);
         unaware = 0;
@@ -62,7 +62,7 @@ static Status leader_fail(Comm *comm, HostsComm *c, const char *what)
 void leader_spread(Comm *comm)
 {
     HostsComm *c = hosts_of(comm);
-    char what[COMM_NOTICE_BYTES];
+    char what[COMM_MESSAGE_BYTES];
     int left = comm_shared_aborted(c->shared);
     if (left == COMM_ABORTED_ELSEWHERE)
         snprintf(what, sizeof what, "%s", c->shared->abort_text);
@@ -84,40 +84,40 @@ static int process_behind(const CommShared *shared)
     return -1;
 }
 
-/* Reads one notice, if there is any. A question is answered: this leader is there, in a collective, to which all
+/* Reads one message, if there is any. A question is answered: this leader is there, in a collective, to which all
  * of its group have come. */
-static Status notice_poll(Comm *comm, HostsComm *c, Notice *notice, bool *heard)
+static Status message_poll(Comm *comm, HostsComm *c, LeaderMessage *message, bool *heard)
 {
-    TRY(c->link->ops->poll(c->link, notice, heard));
+    TRY(c->link->ops->poll(c->link, message, heard));
     if (!*heard) return OK;
-    if (notice->from < 0 || notice->from >= comm->config.place.groups)
-        return FAIL(ERR_COMM, "a notice of group %d, of %d: not a message of this program", (int)notice->from,
+    if (message->from < 0 || message->from >= comm->config.place.groups)
+        return FAIL(ERR_COMM, "a message of group %d, of %d: not a message of this program", (int)message->from,
                     comm->config.place.groups);
-    notice->text[sizeof notice->text - 1] = 0;
-    if (notice->kind == NOTICE_ABORT) {
-        c->aware[notice->from] = true;
-        return leader_fail(comm, c, notice->text);
+    message->text[sizeof message->text - 1] = 0;
+    if (message->kind == MESSAGE_ABORT) {
+        c->aware[message->from] = true;
+        return leader_fail(comm, c, message->text);
     }
     int64_t come_to = c->collective - (process_behind(c->shared) >= 0);
-    Notice here = {.kind = NOTICE_HERE, .from = comm->config.place.group, .collective = come_to};
-    return notice->kind == NOTICE_ASK ? c->link->ops->notify(c->link, notice->from, &here) : OK;
+    LeaderMessage here = {.kind = MESSAGE_HERE, .from = comm->config.place.group, .collective = come_to};
+    return message->kind == MESSAGE_ASK ? c->link->ops->notify(c->link, message->from, &here) : OK;
 }
 
 Status leader_poll(Comm *comm)
 {
     HostsComm *c = hosts_of(comm);
-    Notice notice;
+    LeaderMessage message;
     bool heard;
-    return leader_failed(comm, notice_poll(comm, c, &notice, &heard));
+    return leader_failed(comm, message_poll(comm, c, &message, &heard));
 }
 
 /* Finds who has not come, here or by asking. */
 static Status late_find(Comm *comm, HostsComm *c)
 {
     int groups = comm->config.place.groups, me = comm->config.place.group, missing = 0;
-    Notice notice = {.kind = NOTICE_ASK, .from = me, .collective = c->collective};
-    char what[COMM_NOTICE_BYTES];
-    int64_t end = clock_ns() + CENSUS_MS * 1000000ll;
+    LeaderMessage message = {.kind = MESSAGE_ASK, .from = me, .collective = c->collective};
+    char what[COMM_MESSAGE_BYTES];
+    int64_t end = clock_ns() + ROLL_CALL_MS * 1000000ll;
     int behind = process_behind(c->shared);
     if (behind >= 0) {
         snprintf(what, sizeof what,
@@ -127,12 +127,12 @@ static Status late_find(Comm *comm, HostsComm *c)
     }
     for (int g = 0; g < groups; g++) {
         c->answers[g] = g == me ? c->collective : -1;
-        if (g != me) TRY(c->link->ops->notify(c->link, g, &notice));
+        if (g != me) TRY(c->link->ops->notify(c->link, g, &message));
     }
     do {
         bool heard = false;
-        TRY(notice_poll(comm, c, &notice, &heard));
-        if (heard) c->answers[notice.from] = notice.collective;
+        TRY(message_poll(comm, c, &message, &heard));
+        if (heard) c->answers[message.from] = message.collective;
         if (!heard) pause_ns(POLL_NS);
         missing = 0;
         for (int g = 0; g < groups; g++) missing += c->answers[g] < c->collective;
@@ -164,7 +164,7 @@ static void look_pause(const HostsComm *c, int64_t polls)
 Status leader_look(Comm *comm, CommWait *wait, int polls)
 {
     HostsComm *c = hosts_of(comm);
-    Notice notice;
+    LeaderMessage message;
     bool heard;
     look_pause(c, polls);
     if (polls % LOOK_EVERY) return OK;
@@ -173,7 +173,7 @@ Status leader_look(Comm *comm, CommWait *wait, int polls)
         leader_spread(comm);
         return shared_fail_aborted(&comm->config, c->shared);
     }
-    TRY(notice_poll(comm, c, &notice, &heard));
+    TRY(message_poll(comm, c, &message, &heard));
     comm_wait_look(wait, &comm->config, comm_shared_progress_of_others(c->shared, c->process));
     return wait->left_ms > 0 ? OK : late_find(comm, c);
 }
@@ -181,7 +181,7 @@ Status leader_look(Comm *comm, CommWait *wait, int polls)
 Status leader_failed(Comm *comm, Status st)
 {
     HostsComm *c = hosts_of(comm);
-    char what[COMM_NOTICE_BYTES];
+    char what[COMM_MESSAGE_BYTES];
     if (st == OK || c->left) return st;
     snprintf(what, sizeof what, "host %s: %.300s", comm->config.place.host, status_message());
     return leader_fail(comm, c, what);
@@ -209,7 +209,7 @@ Status leaders_meet(Comm *comm)
     TRY(leader_wait(comm, st, request));
     for (int g = 0; g < comm->config.place.groups; g++) {
         if (c->numbers[g] == c->collective) continue;
-        char what[COMM_NOTICE_BYTES];
+        char what[COMM_MESSAGE_BYTES];
         snprintf(what, sizeof what, "hosts %s and %s meet in different collectives, %" PRId64 " and %" PRId64,
                  c->card[me].host, c->card[g].host, c->collective, c->numbers[g]);
         return leader_fail(comm, c, what);

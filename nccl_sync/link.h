@@ -1,18 +1,18 @@
 /* Link: messages between the first processes of all groups, their leaders. Internal to nccl_sync.
  *
  * Nothing here waits: operations are started, and tested until they have ended; hosts_leader.c holds the deadlines. All
- * calls come from one thread. link_mpi.c carries sums too; link_star.c everything else, for NCCL. */
+ * calls come from one thread. link_mpi.c carries sums too; link_control.c everything else, for NCCL. */
 #pragma once
 
 #include "nccl_sync/comm.h"
 
 /* A short message outside of all collectives, to one leader. */
-typedef enum NoticeKind { NOTICE_ABORT = 0, NOTICE_ASK, NOTICE_HERE } NoticeKind;
-typedef struct Notice {
-    int32_t kind, from;           /* NoticeKind; the sender's group */
+typedef enum LeaderMessageKind { MESSAGE_ABORT = 0, MESSAGE_ASK, MESSAGE_HERE } LeaderMessageKind;
+typedef struct LeaderMessage {
+    int32_t kind, from;           /* LeaderMessageKind; the sender's group */
     int64_t collective;           /* HERE: the number of the one that it waits in */
-    char text[COMM_NOTICE_BYTES]; /* ABORT: what has happened */
-} Notice;
+    char text[COMM_MESSAGE_BYTES]; /* ABORT: what has happened */
+} LeaderMessage;
 
 typedef struct Link Link;
 typedef struct LinkOps {
@@ -25,10 +25,10 @@ typedef struct LinkOps {
     Status (*gather)(Link *link, void *all, size_t bytes,
                      int *request); /* all [groups][bytes]; the own part is there */
     Status (*test)(Link *link, int request, bool *ended);
-    /* A notice may be lost if the receiver has left. */
-    Status (*notify)(Link *link, int to, const Notice *notice);
-    Status (*poll)(Link *link, Notice *notice, bool *heard);
-    bool (*flushed)(Link *link); /* no notice is still on its way out of this process */
+    /* A message may be lost if the receiver has left. */
+    Status (*notify)(Link *link, int to, const LeaderMessage *message);
+    Status (*poll)(Link *link, LeaderMessage *message, bool *heard);
+    bool (*flushed)(Link *link); /* no message is still on its way out of this process */
     /* orderly: all leaders do so, and nothing is in progress. Otherwise memory in use stays so until the process ends. */
     void (*close)(Link *link, bool orderly);
 } LinkOps;
@@ -45,6 +45,6 @@ NODISCARD Status comm_hosts_open(const CommConfig *config, CommShared *shared, L
 /* In builds with MPI. Initializes MPI, in a leader. */
 NODISCARD Status link_mpi_open(const CommConfig *config, Link **made);
 /* Meets the leaders of all groups at config->master. */
-NODISCARD Status link_star_open(const CommConfig *config, Link **made);
+NODISCARD Status link_control_open(const CommConfig *config, Link **made);
 void link_mpi_text(char *text, size_t bytes);
 _Noreturn void link_mpi_exit(int code); /* as comm_exit */

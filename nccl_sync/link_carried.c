@@ -2,13 +2,13 @@
  * that follow each other in a program. MPI needs this: in what a launcher has started it can be initialized only once, so
  * the second process that tries is ended (Open MPI 4.1, MPICH 4.0).
  *
- * Leader and carrier share the memory of `Carrier`. The leader copies what it sends into a parcel and gives its number to a
- * queue; the carrier begins operations in that order, and says in the parcel when one has ended. Notices have two rings. */
+ * Leader and carrier share the memory of `Carrier`. The leader copies what it sends into a message and gives its number to a
+ * queue; the carrier begins operations in that order, and says in the message when one has ended. Notices have two rings. */
 #include "nccl_sync/link_carried.h"
 
 #include "kernels/base/clock.h"
 #include "kernels/base/pause.h"
-#include "nccl_sync/hosts/star.h"
+#include "nccl_sync/hosts/control.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -21,28 +21,28 @@
 #include <unistd.h>
 
 enum {
-    PARCEL_BYTES = 1 << 19, /* a chunk of a sum, a piece of a broadcast, or the cards of all leaders */
-    NOTICES = 4096,         /* one to each leader; a power of two, because counters wrap */
+    CARRIED_BYTES = 1 << 19, /* a chunk of a sum, a piece of a broadcast, or the cards of all leaders */
+    RING_MESSAGES = 4096,         /* one to each leader; a power of two, because counters wrap */
     LOOK_EVERY = 64         /* tests between looks whether the carrier lives */
 };
 
 typedef enum Operation { OPERATION_SEND = 0, OPERATION_RECEIVE, OPERATION_BROADCAST, OPERATION_GATHER } Operation;
 
-typedef struct Parcel {
+typedef struct CarriedMessage {
     Operation operation;
     int peer; /* or the root of a broadcast */
     size_t bytes;
     int request; /* of the carrier's link */
     _Atomic bool ended;
-    char data[PARCEL_BYTES];
-} Parcel;
+    char data[CARRIED_BYTES];
+} CarriedMessage;
 
 /* Written by one side, read by the other. */
-typedef struct NoticeRing {
+typedef struct MessageRing {
     _Atomic uint32_t written, read;
-    int to[NOTICES];
-    Notice notice[NOTICES];
-} NoticeRing;
+    int to[RING_MESSAGES];
+    LeaderMessage message[RING_MESSAGES];
+} MessageRing;
 
 typedef enum CarrierState { CARRIER_CLOSED = 0, CARRIER_OPENING, CARRIER_OPEN, CARRIER_FAILED } CarrierState;
 
@@ -50,7 +50,7 @@ struct Carrier {
     pid_t pid; /* 0: it has ended */
     LinkOpen open;
     Placement place; /* of a leader, but for its towers */
-    _Atomic uint32_t bell;
+    _Atomic uint32_t wake_up;
     _Atomic int state; /* CarrierState */
     Status status;     /* of the failure */
     StatusText words;
@@ -58,41 +58,41 @@ struct Carrier {
     _Atomic bool ends;
     _Atomic bool flushed;
     _Atomic uint32_t given;
-    int queue[LINK_REQUESTS]; /* numbers of parcels */
-    Parcel parcel[LINK_REQUESTS];
-    NoticeRing out, in;
+    int queue[LINK_REQUESTS]; /* numbers of messages */
+    CarriedMessage message[LINK_REQUESTS];
+    MessageRing out, in;
 };
 
-static void ring_bell(Carrier *c)
+static void carrier_wake(Carrier *c)
 {
-    atomic_fetch_add(&c->bell, 1);
-    syscall(SYS_futex, &c->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+    atomic_fetch_add(&c->wake_up, 1);
+    syscall(SYS_futex, &c->wake_up, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
-/* False if it is full: a notice may be lost. */
-static bool ring_write(NoticeRing *ring, int to, const Notice *notice)
+/* False if it is full: a message may be lost. */
+static bool ring_write(MessageRing *ring, int to, const LeaderMessage *message)
 {
     uint32_t at = atomic_load(&ring->written);
-    if (at - atomic_load(&ring->read) == NOTICES) return false;
-    ring->to[at % NOTICES] = to;
-    ring->notice[at % NOTICES] = *notice;
+    if (at - atomic_load(&ring->read) == RING_MESSAGES) return false;
+    ring->to[at % RING_MESSAGES] = to;
+    ring->message[at % RING_MESSAGES] = *message;
     atomic_store(&ring->written, at + 1);
     return true;
 }
 
-static bool ring_read(NoticeRing *ring, int *to, Notice *notice)
+static bool ring_read(MessageRing *ring, int *to, LeaderMessage *message)
 {
     uint32_t at = atomic_load(&ring->read);
     if (at == atomic_load(&ring->written)) return false;
-    *to = ring->to[at % NOTICES];
-    *notice = ring->notice[at % NOTICES];
+    *to = ring->to[at % RING_MESSAGES];
+    *message = ring->message[at % RING_MESSAGES];
     atomic_store(&ring->read, at + 1);
     return true;
 }
 
 /* ---- the carrier */
 
-static Status parcel_begin(Link *link, Parcel *p)
+static Status message_begin(Link *link, CarriedMessage *p)
 {
     const LinkOps *ops = link->ops;
     switch (p->operation) {
@@ -104,22 +104,22 @@ static Status parcel_begin(Link *link, Parcel *p)
 }
 
 /* What the carrier has in progress. */
-typedef struct Underway {
+typedef struct CarriedInFlight {
     uint32_t taken;
     int active[LINK_REQUESTS], count;
-} Underway;
+} CarriedInFlight;
 
-static Status operations_move(Carrier *c, Link *link, Underway *work, bool *moved)
+static Status operations_move(Carrier *c, Link *link, CarriedInFlight *work, bool *moved)
 {
     for (; work->taken != atomic_load(&c->given); work->taken++) {
-        int parcel = c->queue[work->taken % LINK_REQUESTS];
-        TRY(parcel_begin(link, &c->parcel[parcel]));
-        work->active[work->count++] = parcel;
+        int message = c->queue[work->taken % LINK_REQUESTS];
+        TRY(message_begin(link, &c->message[message]));
+        work->active[work->count++] = message;
         *moved = true;
     }
     for (int i = 0; i < work->count;) {
         bool ended;
-        Parcel *p = &c->parcel[work->active[i]];
+        CarriedMessage *p = &c->message[work->active[i]];
         TRY(link->ops->test(link, p->request, &ended));
         if (!ended) {
             i++;
@@ -133,19 +133,20 @@ static Status operations_move(Carrier *c, Link *link, Underway *work, bool *move
 }
 
 /* Also after a failure, because the leader then notifies the others of it. */
-static Status notices_move(Carrier *c, Link *link, bool *moved)
+static Status messages_move(Carrier *c, Link *link, bool *moved)
 {
     int to;
-    Notice notice;
+    LeaderMessage message;
     bool heard;
-    while (ring_read(&c->out, &to, &notice)) {
-        TRY(link->ops->notify(link, to, &notice));
+    while (ring_read(&c->out, &to, &message)) {
+        TRY(link->ops->notify(link, to, &message));
         *moved = true;
     }
     atomic_store(&c->flushed, link->ops->flushed(link));
-    if (atomic_load(&c->in.written) - atomic_load(&c->in.read) == NOTICES) return OK; /* the link keeps the others */
-    TRY(link->ops->poll(link, &notice, &heard));
-    if (heard) ring_write(&c->in, 0, &notice);
+    if (atomic_load(&c->in.written) - atomic_load(&c->in.read) == RING_MESSAGES)
+        return OK; /* the link keeps the others */
+    TRY(link->ops->poll(link, &message, &heard));
+    if (heard) ring_write(&c->in, 0, &message);
     *moved |= heard;
     return OK;
 }
@@ -158,21 +159,21 @@ static void carrier_fail(Carrier *c, Status st)
     atomic_store(&c->state, CARRIER_FAILED);
 }
 
-/* While an operation is in progress, or the leader is sending a notice, with pauses that become longer; else until the bell
+/* While an operation is in progress, or the leader is sending a message, with pauses that become longer; else until the bell
  * rings. */
-static void carrier_pause(Carrier *c, bool busy, int rounds, uint32_t bell)
+static void carrier_pause(Carrier *c, bool busy, int rounds, uint32_t wake_up)
 {
     struct timespec idle = {.tv_nsec = CARRIER_IDLE_MS * 1000000l};
     if (busy) poll_pause(rounds, POLL_MAX_NS);
-    if (!busy) syscall(SYS_futex, &c->bell, FUTEX_WAIT, bell, &idle, NULL, 0);
+    if (!busy) syscall(SYS_futex, &c->wake_up, FUTEX_WAIT, wake_up, &idle, NULL, 0);
 }
 
 static _Noreturn void carrier_run(Carrier *c)
 {
     Link *link = NULL;
-    Underway work = {0};
+    CarriedInFlight work = {0};
     for (int rounds = 0; !atomic_load(&c->ends); rounds++) {
-        uint32_t bell = atomic_load(&c->bell);
+        uint32_t wake_up = atomic_load(&c->wake_up);
         bool moved = false;
         if (atomic_load(&c->state) == CARRIER_OPENING) {
             CommConfig config = {.place = c->place};
@@ -181,16 +182,16 @@ static _Noreturn void carrier_run(Carrier *c)
             if (st == OK) atomic_store(&c->state, CARRIER_OPEN);
         }
         if (atomic_load(&c->state) == CARRIER_OPEN) carrier_fail(c, operations_move(c, link, &work, &moved));
-        if (link) carrier_fail(c, notices_move(c, link, &moved));
+        if (link) carrier_fail(c, messages_move(c, link, &moved));
         if (moved) rounds = 0;
         bool failed = atomic_load(&c->state) == CARRIER_FAILED;
-        carrier_pause(c, moved || (work.count > 0 && !failed), rounds, bell);
+        carrier_pause(c, moved || (work.count > 0 && !failed), rounds, wake_up);
     }
     if (link) link->ops->close(link, atomic_load(&c->orderly));
     comm_exit(0);
 }
 
-Status carrier_start(LinkOpen open, const Placement *place, Star *control, Carrier **made)
+Status carrier_start(LinkOpen open, const Placement *place, ControlPlane *control, Carrier **made)
 {
     pid_t parent = getpid();
     Carrier *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -206,7 +207,7 @@ Status carrier_start(LinkOpen open, const Placement *place, Star *control, Carri
         return FAIL(ERR_MEMORY, "cannot start the process that carries messages between programs: %s", strerror(errno));
     }
     if (pid == 0) {
-        star_forget(control);
+        control_forget(control);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent) _exit(1);
         prctl(PR_SET_NAME, "carrier");
@@ -225,7 +226,7 @@ void carrier_end(Carrier *c)
     int64_t end = clock_ns() + CARRIER_END_MS * 1000000ll;
     bool orderly = atomic_load(&c->orderly) && atomic_load(&c->state) == CARRIER_OPEN;
     atomic_store(&c->ends, true);
-    ring_bell(c);
+    carrier_wake(c);
     while (orderly && clock_ns() < end && waitpid(c->pid, NULL, WNOHANG) == 0) pause_ns(MOMENT_NS);
     if (waitpid(c->pid, NULL, WNOHANG) == 0) {
         kill(c->pid, SIGKILL);
@@ -260,7 +261,7 @@ static Status carrier_check(CarriedLink *l)
     return FAIL(ERR_COMM, "the process that carries messages to other programs, %ld, has ended", (long)c->pid);
 }
 
-/* from: what is sent, behind `before` bytes of the parcel; to: where all bytes of the parcel go in the end. */
+/* from: what is sent, behind `before` bytes of the message; to: where all bytes of the message go in the end. */
 static Status operation_give(Link *link, Operation operation, int peer, size_t bytes, const void *from, size_t before,
                              void *to, size_t all, int *request)
 {
@@ -268,9 +269,9 @@ static Status operation_give(Link *link, Operation operation, int peer, size_t b
     Carrier *c = l->carrier;
     int i = 0;
     while (i < LINK_REQUESTS && l->used[i]) i++;
-    if (i == LINK_REQUESTS || all > PARCEL_BYTES)
+    if (i == LINK_REQUESTS || all > CARRIED_BYTES)
         return FAIL(ERR_INTERNAL, "a message of %zu bytes, or more than %d messages in progress", all, LINK_REQUESTS);
-    Parcel *p = &c->parcel[i];
+    CarriedMessage *p = &c->message[i];
     p->operation = operation;
     p->peer = peer;
     p->bytes = bytes;
@@ -282,7 +283,7 @@ static Status operation_give(Link *link, Operation operation, int peer, size_t b
     uint32_t given = atomic_load(&c->given);
     c->queue[given % LINK_REQUESTS] = i;
     atomic_store(&c->given, given + 1);
-    ring_bell(c);
+    carrier_wake(c);
     *request = i;
     return OK;
 }
@@ -315,7 +316,7 @@ static Status carried_gather(Link *link, void *all, size_t bytes, int *request)
 static Status carried_test(Link *link, int request, bool *ended)
 {
     CarriedLink *l = (CarriedLink *)link;
-    Parcel *p = &l->carrier->parcel[request];
+    CarriedMessage *p = &l->carrier->message[request];
     *ended = atomic_load(&p->ended);
     if (!*ended) return carrier_check(l);
     if (l->to[request]) memcpy(l->to[request], p->data, l->bytes[request]);
@@ -323,19 +324,19 @@ static Status carried_test(Link *link, int request, bool *ended)
     return OK;
 }
 
-static Status carried_notify(Link *link, int to, const Notice *notice)
+static Status carried_notify(Link *link, int to, const LeaderMessage *message)
 {
     Carrier *c = ((CarriedLink *)link)->carrier;
     atomic_store(&c->flushed, false);
-    ring_write(&c->out, to, notice);
-    ring_bell(c);
+    ring_write(&c->out, to, message);
+    carrier_wake(c);
     return OK;
 }
 
-static Status carried_poll(Link *link, Notice *notice, bool *heard)
+static Status carried_poll(Link *link, LeaderMessage *message, bool *heard)
 {
     int to;
-    *heard = ring_read(&((CarriedLink *)link)->carrier->in, &to, notice);
+    *heard = ring_read(&((CarriedLink *)link)->carrier->in, &to, message);
     return *heard ? OK : carrier_check((CarriedLink *)link);
 }
 
@@ -373,8 +374,8 @@ Status link_carried_open(const CommConfig *config, Link **made)
     atomic_store(&c->in.read, atomic_load(&c->in.written)); /* of the leader before this one */
     int closed = CARRIER_CLOSED;
     bool first = atomic_compare_exchange_strong(&c->state, &closed, CARRIER_OPENING);
-    bool clean = atomic_exchange(&c->orderly, false) || first; /* else parcels may be in use */
-    if (first) ring_bell(c);
+    bool clean = atomic_exchange(&c->orderly, false) || first; /* else messages may be in use */
+    if (first) carrier_wake(c);
     progress_made("MPI_Init_thread");
     Status st = carrier_check(l);
     if (st == OK && !clean)

@@ -19,15 +19,15 @@
 #include "kernels/base/progress.h"
 #include "nccl_sync/link.h"
 
-enum { TAG_DATA = 1, TAG_NOTICE, NOTICES_MAX = 64 };
+enum { TAG_DATA = 1, TAG_MESSAGE, MESSAGES_MAX = 64 };
 #define EAGER_BYTES "300000" /* a chunk (hosts_chain.c) and a header */
 
 typedef struct MpiLink {
     Link link;
     MPI_Request request[LINK_REQUESTS];
-    int bytes[LINK_REQUESTS];   /* of a receive; -1: another operation; -2: free */
-    Notice notice[NOTICES_MAX]; /* on their way */
-    MPI_Request leaving[NOTICES_MAX];
+    int bytes[LINK_REQUESTS];            /* of a receive; -1: another operation; -2: free */
+    LeaderMessage message[MESSAGES_MAX]; /* on their way */
+    MPI_Request leaving[MESSAGES_MAX];
 } MpiLink;
 
 static bool finalized;
@@ -141,41 +141,41 @@ static Status mpi_test(Link *link, int request, bool *ended)
 }
 
 /* After an error there is nothing to wait for. */
-static bool notice_has_left(MpiLink *m, int i)
+static bool message_has_left(MpiLink *m, int i)
 {
     bool ended = true;
     int bytes;
     return m->leaving[i] == MPI_REQUEST_NULL || request_test(&m->leaving[i], &ended, &bytes) != OK || ended;
 }
 
-static Status notice_send(const Notice *notice, int to, MPI_Request *leaving)
+static Status message_send(const LeaderMessage *message, int to, MPI_Request *leaving)
 {
-    TRY_MPI(MPI_Isend(notice, sizeof *notice, MPI_BYTE, to, TAG_NOTICE, MPI_COMM_WORLD, leaving));
+    TRY_MPI(MPI_Isend(message, sizeof *message, MPI_BYTE, to, TAG_MESSAGE, MPI_COMM_WORLD, leaving));
     return OK;
 }
 
-static Status mpi_notify(Link *link, int to, const Notice *notice)
+static Status mpi_notify(Link *link, int to, const LeaderMessage *message)
 {
     MpiLink *m = (MpiLink *)link;
     int i = 0;
-    while (i < NOTICES_MAX && !notice_has_left(m, i)) i++;
-    if (i == NOTICES_MAX) return OK; /* lost: many do not read */
-    m->notice[i] = *notice;
-    return notice_send(&m->notice[i], to, &m->leaving[i]);
+    while (i < MESSAGES_MAX && !message_has_left(m, i)) i++;
+    if (i == MESSAGES_MAX) return OK; /* lost: many do not read */
+    m->message[i] = *message;
+    return message_send(&m->message[i], to, &m->leaving[i]);
 }
 
-static Status mpi_poll(Link *link, Notice *notice, bool *heard)
+static Status mpi_poll(Link *link, LeaderMessage *message, bool *heard)
 {
     MPI_Status status;
     int there = 0, bytes = 0;
     (void)link;
     *heard = false;
-    TRY_MPI(MPI_Iprobe(MPI_ANY_SOURCE, TAG_NOTICE, MPI_COMM_WORLD, &there, &status));
+    TRY_MPI(MPI_Iprobe(MPI_ANY_SOURCE, TAG_MESSAGE, MPI_COMM_WORLD, &there, &status));
     if (!there) return OK;
-    TRY_MPI(MPI_Recv(notice, sizeof *notice, MPI_BYTE, status.MPI_SOURCE, TAG_NOTICE, MPI_COMM_WORLD, &status));
+    TRY_MPI(MPI_Recv(message, sizeof *message, MPI_BYTE, status.MPI_SOURCE, TAG_MESSAGE, MPI_COMM_WORLD, &status));
     TRY_MPI(MPI_Get_count(&status, MPI_BYTE, &bytes));
-    if (bytes != (int)sizeof *notice || notice->from != status.MPI_SOURCE)
-        return FAIL(ERR_COMM, "a notice of %d bytes from group %d: another build?", bytes, status.MPI_SOURCE);
+    if (bytes != (int)sizeof *message || message->from != status.MPI_SOURCE)
+        return FAIL(ERR_COMM, "a message of %d bytes from group %d: another build?", bytes, status.MPI_SOURCE);
     *heard = true;
     return OK;
 }
@@ -183,7 +183,7 @@ static Status mpi_poll(Link *link, Notice *notice, bool *heard)
 static bool mpi_flushed(Link *link)
 {
     bool out = true;
-    for (int i = 0; i < NOTICES_MAX; i++) out &= notice_has_left((MpiLink *)link, i);
+    for (int i = 0; i < MESSAGES_MAX; i++) out &= message_has_left((MpiLink *)link, i);
     return out;
 }
 
@@ -277,7 +277,7 @@ Status link_mpi_open(const CommConfig *config, Link **made)
     if (!m) return FAIL(ERR_MEMORY, "no memory for messages between %d groups", place->groups);
     m->link.ops = &mpi_ops;
     for (int i = 0; i < LINK_REQUESTS; i++) m->bytes[i] = -2;
-    for (int i = 0; i < NOTICES_MAX; i++) m->leaving[i] = MPI_REQUEST_NULL;
+    for (int i = 0; i < MESSAGES_MAX; i++) m->leaving[i] = MPI_REQUEST_NULL;
     *made = &m->link;
     return OK;
 }

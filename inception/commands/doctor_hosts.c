@@ -115,9 +115,9 @@ static void card_fill(const Options *o, const JobFiles *files, HostCard *card)
     DoctorMachine *machine = malloc(sizeof *machine);
     struct utsname system;
     *card = (HostCard){.layout = CARD_LAYOUT};
-    snprintf(card->host, sizeof card->host, "%s", star_host(files->control, files->launch.rank));
+    snprintf(card->host, sizeof card->host, "%s", control_host(files->control, files->launch.rank));
     (void)system_text("/proc/sys/kernel/random/boot_id", card->boot, sizeof card->boot);
-    text_fill(card, TOPIC_BUILD, "%s, digest %016" PRIx64, TOWERS_VERSION, star_build());
+    text_fill(card, TOPIC_BUILD, "%s, digest %016" PRIx64, TOWERS_VERSION, control_build());
     if (uname(&system) == 0) text_fill(card, TOPIC_KERNEL, "%s %s", system.release, system.machine);
     if (machine) {
         doctor_measure(machine);
@@ -299,7 +299,7 @@ static Status survey_make(const Options *o, JobFiles *files, HostsSurvey *s)
     if (!mine || !s->card || !s->sentences)
         TRY_OUT(FAIL(ERR_MEMORY, "no memory for the cards of %d programs", s->ranks));
     card_fill(o, files, mine);
-    TRY_OUT(star_gather(files->control, mine, sizeof *mine, "what it is", s->card));
+    TRY_OUT(control_gather(files->control, mine, sizeof *mine, "what it is", s->card));
     for (int r = 0; r < s->ranks; r++) {
         card_clean(&s->card[r]);
         int first = 0;

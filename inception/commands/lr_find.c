@@ -220,7 +220,7 @@ Status lr_auto(Options *o, JobFiles *files)
     TRY_OUT(sweep_run(o, &probe, &s));
     TRY_OUT(suggestion_check(s));
     double lr = sweep_rate(s, s->pick);
-    if (probe.control) star_again(probe.control); /* for the run */
+    if (probe.control) control_again(probe.control); /* for the run */
     if (!o->quiet && leads)
         text_printf(stderr, "--lr auto: %.3g, from %" PRId64 " steps with rates between %g and %g\n", lr, s->count,
                     o->lr_from, sweep_rate(s, s->count - 1));

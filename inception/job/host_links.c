@@ -64,14 +64,14 @@ static int connect_begin(const char *address, int port)
 }
 
 /* Connects to all doors at once, in a large run to those of the ranks around this one, and opens the own one to others. */
-static void doors_try(Star *control, const Launch *launch, const Door *door, int listener, struct pollfd *polled,
-                      Closed *closed)
+static void doors_try(ControlPlane *control, const Launch *launch, const Door *door, int listener,
+                      struct pollfd *polled, Closed *closed)
 {
     int ranks = launch->ranks, left = 0;
     int64_t deadline = clock_ns() + NET_ATTEMPT_MS * 1000000ll;
     for (int r = 0; r < ranks; r++) {
         const char *address = r == 0 ? launch->master : door[r].address;
-        bool elsewhere = strcmp(star_host(control, r), star_host(control, launch->rank)) != 0;
+        bool elsewhere = strcmp(control_host(control, r), control_host(control, launch->rank)) != 0;
         bool near = (r - launch->rank + ranks) % ranks <= NEAR || (launch->rank - r + ranks) % ranks <= NEAR;
         bool tried =
             near && r != launch->rank && *address && !(elsewhere && !strncmp(address, "127.", 4)); /* it has others */
@@ -98,7 +98,7 @@ static void doors_try(Star *control, const Launch *launch, const Door *door, int
     }
 }
 
-Status host_links_check(Star *control, const Launch *launch, char *text, size_t bytes)
+Status host_links_check(ControlPlane *control, const Launch *launch, char *text, size_t bytes)
 {
     Status st = OK;
     int listener = -1, port = 0, others = 0;
@@ -111,16 +111,16 @@ Status host_links_check(Star *control, const Launch *launch, char *text, size_t 
     TRY_OUT(listen_anywhere(launch->master, &listener, &port));
     mine.port = port;
     own_address(launch->master, mine.address, sizeof mine.address);
-    TRY_OUT(star_gather(control, &mine, sizeof mine, "where it listens", door));
+    TRY_OUT(control_gather(control, &mine, sizeof mine, "where it listens", door));
     for (size_t r = 0; r < ranks; r++) door[r].address[sizeof door->address - 1] = 0;
     doors_try(control, launch, door, listener, polled, &own);
-    TRY_OUT(star_gather(control, &own, sizeof own, "to whom it cannot connect", closed));
+    TRY_OUT(control_gather(control, &own, sizeof own, "to whom it cannot connect", closed));
     for (int r = 0; r < launch->ranks; r++) {
         int to = closed[r].first >= 0 && closed[r].first < launch->ranks ? closed[r].first : r;
         others += closed[r].count - (closed[r].count && !list.used);
         if (!closed[r].count || list.used) continue;
-        text_add(&list, "rank %d on %s cannot connect to rank %d on %s at %s, port %d: %s", r, star_host(control, r),
-                 to, star_host(control, to), to == 0 ? launch->master : door[to].address, (int)door[to].port,
+        text_add(&list, "rank %d on %s cannot connect to rank %d on %s at %s, port %d: %s", r, control_host(control, r),
+                 to, control_host(control, to), to == 0 ? launch->master : door[to].address, (int)door[to].port,
                  strerror(closed[r].error));
     }
     if (others) text_add(&list, ", nor %d other pair%s", others, others == 1 ? "" : "s");

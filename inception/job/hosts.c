@@ -9,7 +9,8 @@
 
 extern char **environ;
 
-_Static_assert((int)LAUNCH_RANKS_MAX == (int)STAR_RANKS_MAX, "a star connects all ranks that a launcher may start");
+_Static_assert((int)LAUNCH_RANKS_MAX == (int)CONTROL_RANKS_MAX,
+               "a control plane connects all ranks that a launcher may start");
 
 bool hosts_lead(const JobFiles *files)
 {
@@ -32,19 +33,19 @@ Status hosts_meet(const Options *o, double timeout_s, bool any_build, JobFiles *
     TRY(launch_read(environ, &files->launch));
     if (files->launch.ranks == 1) return OK;
     TRY(launch_secret(environ, &files->launch));
-    const StarConfig star = {.rank = files->launch.rank,
-                             .ranks = files->launch.ranks,
-                             .master = files->launch.master,
-                             .port = files->launch.port,
-                             .secret = files->launch.secret,
-                             .secret_from = files->launch.secret_from,
-                             .channel = "control",
-                             .part = "supervisor",
-                             .any_build = any_build,
-                             .waits = wait_print,
-                             .waits_context = &files->launch,
-                             .timeout_ms = (int64_t)(timeout_s * 1000)};
-    TRY(star_open(&star, &files->control));
+    const ControlConfig control = {.rank = files->launch.rank,
+                                   .ranks = files->launch.ranks,
+                                   .master = files->launch.master,
+                                   .port = files->launch.port,
+                                   .secret = files->launch.secret,
+                                   .secret_from = files->launch.secret_from,
+                                   .channel = "control",
+                                   .part = "supervisor",
+                                   .any_build = any_build,
+                                   .waits = wait_print,
+                                   .waits_context = &files->launch,
+                                   .timeout_ms = (int64_t)(timeout_s * 1000)};
+    TRY(control_open(&control, &files->control));
     if (o->max_restarts > 0)
         job_note(files, "--max-restarts has no effect here: only %s can start all programs again",
                  files->launch.origin);
@@ -58,7 +59,7 @@ void hosts_join(JobFiles *files)
     if (!files->control) return;
     job->control = files->control;
     job->launcher = files->launch.origin;
-    job->host = star_host(files->control, files->launch.rank);
+    job->host = control_host(files->control, files->launch.rank);
     job->launcher_signal = files->launch.own_signal;
     job->groups = files->launch.ranks;
     char mpi[128]; /* connects GPUs, too, if it is there */
@@ -93,7 +94,7 @@ static Status run_send(const Options *o, JobFiles *files)
     json_decref(root);
     if (!text) return FAIL(ERR_MEMORY, "no memory for the run directory's message to other hosts");
     size_t count = strlen(text);
-    Status st = star_broadcast(files->control, &text, &count);
+    Status st = control_broadcast(files->control, &text, &count);
     free(text);
     return st;
 }
@@ -111,7 +112,7 @@ static Status run_take(Options *o, JobFiles *files)
     size_t count = 0;
     TrainJob *job = &files->job;
     const Model *model;
-    TRY(star_broadcast(files->control, &text, &count));
+    TRY(control_broadcast(files->control, &text, &count));
     json_t *root = json_loadb(text, count, 0, NULL);
     const char *settings = json_word(root, "settings"), *name = json_word(root, "model");
     free(text);
@@ -162,7 +163,7 @@ static Status gpus_share(const Gpus *all, JobFiles *files)
     const Gpus *mine = &all[files->launch.rank];
     for (int r = 0; r < files->launch.ranks; r++) {
         if (all[r].count < 0 || all[r].count > GPUS_MAX)
-            return FAIL(ERR_COMM, "rank %d on %s reports %d GPUs, expected 0 to %d", r, star_host(files->control, r),
+            return FAIL(ERR_COMM, "rank %d on %s reports %d GPUs, expected 0 to %d", r, control_host(files->control, r),
                         (int)all[r].count, GPUS_MAX);
         bool same = all[r].count == mine->count && !memcmp(all[r].id, mine->id, (size_t)mine->count * sizeof *mine->id);
         if (same) files->gpu_program += r < files->launch.rank;
@@ -173,7 +174,7 @@ static Status gpus_share(const Gpus *all, JobFiles *files)
                             "GPU %d is seen by rank %d on %s, too, which otherwise sees other GPUs, or has them in "
                             "another order; let programs see the same GPUs, or none in common (CUDA_VISIBLE_DEVICES, "
                             "--gpus)",
-                            i, r, star_host(files->control, r));
+                            i, r, control_host(files->control, r));
     }
     return OK;
 }
@@ -192,7 +193,7 @@ Status hosts_gpus(const Options *o, JobFiles *files)
     }
     Gpus *all = calloc((size_t)files->launch.ranks, sizeof *all);
     if (!all) return FAIL(ERR_MEMORY, "no memory for the GPUs of %d programs", files->launch.ranks);
-    Status st = star_gather(files->control, &mine, sizeof mine, "its GPUs", all);
+    Status st = control_gather(files->control, &mine, sizeof mine, "its GPUs", all);
     if (st == OK) st = gpus_share(all, files);
     free(all);
     return st;
@@ -222,11 +223,11 @@ Status hosts_compare(const Options *o, JobFiles *files)
     char *theirs = NULL, closed[512] = "";
     size_t count;
     TRY(settings_draft(o, files, &mine));
-    TRY_OUT(star_barrier(files->control, "open its data"));
+    TRY_OUT(control_barrier(files->control, "open its data"));
     if (hosts_lead(files)) {
-        TRY_OUT(star_broadcast(files->control, &mine.text, &mine.bytes));
+        TRY_OUT(control_broadcast(files->control, &mine.text, &mine.bytes));
     } else {
-        TRY_OUT(star_broadcast(files->control, &theirs, &count));
+        TRY_OUT(control_broadcast(files->control, &theirs, &count));
         for (const char *a = mine.text, *b = theirs; *a || *b;) {
             int of_a = (int)strcspn(a, "\n"), of_b = (int)strcspn(b, "\n");
             if (of_a != of_b || strncmp(a, b, (size_t)of_a) != 0)
@@ -236,7 +237,7 @@ Status hosts_compare(const Options *o, JobFiles *files)
             b += of_b + (b[of_b] == '\n');
         }
     }
-    TRY_OUT(star_barrier(files->control, "compare its settings"));
+    TRY_OUT(control_barrier(files->control, "compare its settings"));
     if (files->job.backend->on_host) TRY_OUT(host_links_check(files->control, &files->launch, closed, sizeof closed));
     if (*closed) job_note(files, "warning: %s; if MPI needs this connection the run ends after --comm-timeout", closed);
 out:
@@ -270,7 +271,7 @@ Status hosts_begin(const Options *o, JobFiles *files)
     char *text = files->run_dir;
     size_t count = strlen(text);
     if (!files->control) return OK;
-    TRY(star_broadcast(files->control, &text, &count));
+    TRY(control_broadcast(files->control, &text, &count));
     if (hosts_lead(files)) return OK;
     snprintf(files->run_dir, sizeof files->run_dir, "%s", text);
     free(text);
@@ -281,15 +282,15 @@ Status hosts_begin(const Options *o, JobFiles *files)
 
 void hosts_leave(JobFiles *files, Status status)
 {
-    StarEnd end = {.rank = files->launch.rank, .status = (int32_t)status}, failure;
+    ControlEnd end = {.rank = files->launch.rank, .status = (int32_t)status}, failure;
     if (!files->control) return;
     if (status != OK) {
-        snprintf(end.message, sizeof end.message, "%.*s", STAR_MESSAGE_BYTES - 1, status_message());
-        star_fail(files->control, &end);
+        snprintf(end.message, sizeof end.message, "%.*s", CONTROL_TEXT_BYTES - 1, status_message());
+        control_fail(files->control, &end);
     }
     carrier_end(files->carrier); /* once the others know of a failure: they end theirs, too */
-    bool own =
-        star_orphaned(files->control) || (star_failed(files->control, &failure) && failure.rank == files->launch.rank);
+    bool own = control_orphaned(files->control) ||
+               (control_failed(files->control, &failure) && failure.rank == files->launch.rank);
     fflush(NULL);
     for (int i = 0; i < 2; i++)
         if (own && files->console[i] >= 0) (void)dup2(files->console[i], i + 1);

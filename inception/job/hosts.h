@@ -27,7 +27,7 @@ NODISCARD Status hosts_compare(const Options *options, JobFiles *files);
  * collective. Each program listens on a free port and connects to each other one, in a run of more than 256 programs to
  * those of the 128 ranks before and behind it. `text`, on every rank: "" or the first two that cannot connect, the port,
  * the cause and the number of the other pairs. Takes NET_ATTEMPT_MS only if some cannot. */
-NODISCARD Status host_links_check(Star *control, const Launch *launch, char *text, size_t bytes);
+NODISCARD Status host_links_check(ControlPlane *control, const Launch *launch, char *text, size_t bytes);
 /* After rank 0 has taken the run directory: the others create theirs, unless it is the same, and print to
  * RUN/log-rankN.txt from now on. */
 NODISCARD Status hosts_begin(const Options *options, JobFiles *files);

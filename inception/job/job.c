@@ -325,6 +325,6 @@ void job_close(JobFiles *files)
     free(files->resumed_settings);
     free(files->rates);
     carrier_destroy(files->carrier);
-    star_close(files->control);
+    control_close(files->control);
     memset(files, 0, sizeof *files);
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "inception/options/options.h"
-#include "nccl_sync/hosts/star.h"
+#include "nccl_sync/hosts/control.h"
 #include "towers/files/files.h"
 #include "towers/replica/job.h"
 #include "towers/replica/launch.h"
@@ -24,8 +24,8 @@ typedef struct JobFiles {
     char *args_yaml, *env_json, *settings, *setting_defaults, *survey, *survey_lines;
     char *resumed_settings; /* those of the run that is resumed (run_argument.h), or NULL */
     size_t resumed_bytes;
-    Star *control;    /* to the other programs of the run (hosts.h), or NULL */
-    Carrier *carrier; /* of that run (hosts_carry), or NULL */
+    ControlPlane *control; /* to the other programs of the run (hosts.h), or NULL */
+    Carrier *carrier;      /* of that run (hosts_carry), or NULL */
     Launch launch;
     int gpu_programs, gpu_program; /* programs that see the GPUs of this one, and its number among them (hosts_gpus) */
     int console[2];                /* copies of the standard streams, which another rank redirects; -1: none */

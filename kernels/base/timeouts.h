@@ -3,7 +3,7 @@
  * user gives, is no constant: a tower or a program that has shown no sign of life for so long ends the run.
  *
  * Who waits: the calls of a communicator wait for other towers; a supervisor watches its towers; the supervisors of several programs
- * hold each other by a star of connections; the leaders of several groups report failures to each other. */
+ * hold each other by a control plane; the leaders of several groups report failures to each other. */
 #pragma once
 
 #include <assert.h>
@@ -14,18 +14,18 @@ enum {
     POLL_MAX_NS = 1000000,   /* the longest one where a sum may come at any time */
     MOMENT_NS = 1000000,     /* between looks at what comes soon: a process that ends, a link that opens */
     SAVE_LOOK_MS = 2,        /* at a checkpoint that is being written */
-    CARRIER_IDLE_MS = 5,     /* at notices, by a carrier that has nothing in progress */
-    STAR_TURN_MS = 10,       /* at a star, between turns that others may interrupt */
+    CARRIER_IDLE_MS = 5,     /* at messages, by a carrier that has nothing in progress */
+    CONTROL_SERVE_MS = 10,   /* at a control plane, between rounds that others may interrupt */
     OUTLET_LOOK_MS = 10,     /* at a stream that is read */
     DEVICE_TRY_LOOK_MS = 10, /* at a device that is being opened */
     TICK_MS = 50,            /* of a supervisor */
     HOLDER_LOOK_MS = 50,     /* at the towers of a trainer that has died */
     WAIT_LOOK_MS = 100,      /* of who waits in shared memory for the others of a group */
-    STAR_LOOK_MS = 100,      /* of who waits for frames of a star, and between attempts to connect */
+    CONTROL_LOOK_MS = 100,      /* of who waits for frames of a control plane, and between attempts to connect */
     DEVICE_WAIT_MS = 100,    /* for an event of a device */
     DEVICE_READ_MS = 1000,   /* between readings of the vitals of devices */
     SWEEP_LOOK_MS = 200,     /* of a sweep, at its runs */
-    STAR_BEAT_MS = 1000,     /* between signs of life of a program */
+    CONTROL_BEAT_MS = 1000,  /* between signs of life of a program */
     HEARTBEAT_SECONDS = 10,  /* between writings of heartbeat.json, whose directory is looked at every second */
 
     /* ---- who was stopped, and who is late */
@@ -51,23 +51,23 @@ enum {
     DEVICE_SEARCH_SECONDS = 180,
 
     /* ---- the end */
-    FAREWELL_MS = 1000,    /* for the leaders of other groups to know of a failure */
+    DRAIN_MS = 1000,    /* for the leaders of other groups to know of a failure */
     GRACE_MS = 1500,       /* for the other towers to end, after one has failed */
-    CENSUS_MS = 2000,      /* in which a leader that waits answers */
-    CAUSE_MS = 3000,       /* for the cause of a failure to be reported, after its consequence */
-    EXPLAIN_MS = 6000,     /* beside GRACE_MS, for a tower that lacks memory and looks for a batch that fits */
-    STAR_FAILED_MS = 8000, /* for the results of the other programs, after a failure */
-    AGREED_MS = 20000,     /* to leave, after all have agreed to */
-    LEAVE_MS = 4000,       /* for a killed process to end; one that the kernel holds is left */
+    ROLL_CALL_MS = 2000,      /* in which a leader that waits answers */
+    CAUSE_MS = 3000,          /* for the cause of a failure to be reported, after its consequence */
+    EXPLAIN_MS = 6000,        /* beside GRACE_MS, for a tower that lacks memory and looks for a batch that fits */
+    CONTROL_FAILED_MS = 8000, /* for the results of the other programs, after a failure */
+    AGREED_MS = 20000,        /* to leave, after all have agreed to */
+    LEAVE_MS = 4000,          /* for a killed process to end; one that the kernel holds is left */
     /* for one with a GPU, which the driver takes back: more than 30 s were seen (sgl-project/sglang 36589) */
     DEVICE_LEAVE_MS = 60000,
     DEVICE_WATCH_LEAVE_SECONDS = 2, /* for the thread that watches devices */
     DEVICE_TRY_MS = 60000,          /* for a device to open: a lost one may hang its caller */
     CARRIER_END_MS = 10000,         /* for the other carriers to end, too */
     HOLDER_MS = 5000,               /* for the towers of a trainer that has died to end */
-    STAR_FLUSH_MS = 1000,           /* for the last frames to leave */
-    STAR_STALL_MS = 8000,           /* without progress of a file, and without a sign of life of rank 0 */
-    STAR_FILES_MS = 120000,         /* for the files of all programs, which are brought before the results */
+    CONTROL_FLUSH_MS = 1000,        /* for the last frames to leave */
+    CONTROL_STALL_MS = 8000,        /* without progress of a file, and without a sign of life of rank 0 */
+    CONTROL_FILES_MS = 120000,      /* for the files of all programs, which are brought before the results */
     OUTLET_STALL_MS = 1000,         /* for a reader of a stream to read something */
     HEARTBEAT_LEAVE_MS = 1000,      /* for a heartbeat that storage delays */
     OUTCOME_ANSWER_MS = 2000,       /* for storage to take the outcome, before a warning */
@@ -80,15 +80,15 @@ static_assert(POLL_NS < POLL_MAX_NS && POLL_MAX_NS < TICK_MS * 1000000, "pauses 
 static_assert(4 * TICK_MS + WAIT_LOOK_MS < SUSPENDED_MS, "who looks as ever was not stopped");
 static_assert(10 * WAIT_LOOK_MS < LOOKED_MS && SUSPENDED_MS < LOOKED_MS, "who waits looks often enough");
 static_assert(STORAGE_LIFE_MS < STUCK_MS, "a wait that has ended is known before anybody takes it for stuck");
-static_assert(JITTER_MS < STAR_BEAT_MS, "beats differ by more than the delays of the network");
+static_assert(JITTER_MS < CONTROL_BEAT_MS, "beats differ by more than the delays of the network");
 /* A supervisor finds a silent tower before the other towers do, which know less. */
 static_assert(4 * TICK_MS + JITTER_MS < SUPERVISOR_FIRST_MS, "the supervisor times out first");
 static_assert(STUCK_MS < BLOCKED_MS, "towers are ended before the supervisor ends itself");
 /* The cause of a failure travels before its consequences do. */
-static_assert(FAREWELL_MS < GRACE_MS, "leaders report a failure before they are killed");
+static_assert(DRAIN_MS < GRACE_MS, "leaders report a failure before they are killed");
 static_assert(GRACE_MS < CAUSE_MS, "towers that end in consequence do so before the cause is given up");
-static_assert(GRACE_MS + EXPLAIN_MS < STAR_FAILED_MS, "other programs wait for an explanation");
-static_assert(CAUSE_MS < STAR_FAILED_MS, "the cause comes before the results are given up");
-static_assert(STAR_FAILED_MS < AGREED_MS && LEAVE_MS < DEVICE_LEAVE_MS && OUTCOME_ANSWER_MS < OUTCOME_WAIT_MS,
+static_assert(GRACE_MS + EXPLAIN_MS < CONTROL_FAILED_MS, "other programs wait for an explanation");
+static_assert(CAUSE_MS < CONTROL_FAILED_MS, "the cause comes before the results are given up");
+static_assert(CONTROL_FAILED_MS < AGREED_MS && LEAVE_MS < DEVICE_LEAVE_MS && OUTCOME_ANSWER_MS < OUTCOME_WAIT_MS,
               "who needs longer has longer");
 static_assert(MEET_NOTE_MS < MEET_AGAIN_MS && NET_ATTEMPT_MS <= HELLO_MS, "one attempt is made before it is said");

@@ -1,4 +1,4 @@
-/* Reads the frames of a star, from anybody who can reach the port. */
+/* Reads the frames of a control plane, from anybody who can reach the port. */
 #include "nccl_sync/hosts/frames.h"
 
 #include <signal.h>
@@ -16,7 +16,7 @@ static bool always(const uint8_t *content, size_t bytes)
 
 static bool hello_is_whole(const uint8_t *content, size_t bytes)
 {
-    StarHello hello;
+    ControlHello hello;
     memcpy(&hello, content, bytes);
     return hello.ranks > 1 && hello.rank > 0 && hello.rank < hello.ranks &&
            has_end(hello.version, sizeof hello.version) && has_end(hello.host, sizeof hello.host);
@@ -24,7 +24,7 @@ static bool hello_is_whole(const uint8_t *content, size_t bytes)
 
 static bool end_is_whole(const uint8_t *content, size_t bytes)
 {
-    StarEnd end;
+    ControlEnd end;
     memcpy(&end, content, bytes);
     return end.rank >= 0 && end.status >= 0 && end.status < STATUS_COUNT && end.signal >= 0 && end.signal < NSIG &&
            has_end(end.message, sizeof end.message);
@@ -32,24 +32,25 @@ static bool end_is_whole(const uint8_t *content, size_t bytes)
 
 static bool failure_is_whole(const uint8_t *content, size_t bytes)
 {
-    StarEnd end;
+    ControlEnd end;
     memcpy(&end, content, bytes);
     return end.status != OK && end_is_whole(content, bytes);
 }
 
 static bool hosts_are_whole(const uint8_t *content, size_t bytes)
 {
-    if (bytes == 0 || bytes % STAR_HOST_BYTES) return false;
-    for (size_t at = 0; at < bytes; at += STAR_HOST_BYTES)
-        if (!has_end((const char *)content + at, STAR_HOST_BYTES)) return false;
+    if (bytes == 0 || bytes % CONTROL_HOST_BYTES) return false;
+    for (size_t at = 0; at < bytes; at += CONTROL_HOST_BYTES)
+        if (!has_end((const char *)content + at, CONTROL_HOST_BYTES)) return false;
     return true;
 }
 
 static bool file_is_whole(const uint8_t *content, size_t bytes)
 {
-    StarFile file;
+    ControlFile file;
     memcpy(&file, content, bytes);
-    return file.kind >= 0 && file.kind < FILE_KINDS && file.tower >= 0 && file.step >= 0 && file.bytes <= STAR_FILE_MAX;
+    return file.kind >= 0 && file.kind < FILE_KINDS && file.tower >= 0 && file.step >= 0 &&
+           file.bytes <= CONTROL_FILE_MAX;
 }
 
 static bool duration_is_whole(const uint8_t *content, size_t bytes)
@@ -67,33 +68,33 @@ static bool signal_is_whole(const uint8_t *content, size_t bytes)
 }
 
 typedef struct FrameInfo {
-    StarSender sender;
+    ControlSender sender;
     int64_t bytes; /* -1: any number */
     bool (*is_whole)(const uint8_t *content, size_t bytes);
 } FrameInfo;
 
-static const FrameInfo infos[STAR_KINDS] = {
-#define FRAME(kind, sender, bytes, check) [STAR_##kind] = {STAR_FROM_##sender, bytes, check},
+static const FrameInfo infos[CONTROL_KINDS] = {
+#define FRAME(kind, sender, bytes, check) [CONTROL_##kind] = {CONTROL_FROM_##sender, bytes, check},
 #include "nccl_sync/hosts/frames.def"
 };
 
-StarSender star_frame_sender(StarKind kind)
+ControlSender control_frame_sender(ControlKind kind)
 {
     return infos[kind].sender;
 }
 
-int64_t star_frame_read(const uint8_t *bytes, size_t count, StarFrame *frame)
+int64_t control_frame_read(const uint8_t *bytes, size_t count, ControlFrame *frame)
 {
-    StarHead head;
+    ControlHead head;
     if (count < sizeof head) return 0;
     memcpy(&head, bytes, sizeof head);
-    if (head.magic != STAR_MAGIC || head.kind <= STAR_NOTHING || head.kind >= STAR_KINDS ||
-        head.bytes > STAR_CONTENT_MAX)
+    if (head.magic != CONTROL_MAGIC || head.kind <= CONTROL_NOTHING || head.kind >= CONTROL_KINDS ||
+        head.bytes > CONTROL_CONTENT_MAX)
         return -1;
     const FrameInfo *info = &infos[head.kind];
     if (info->bytes >= 0 && head.bytes != (uint32_t)info->bytes) return -1;
     if (count - sizeof head < head.bytes) return 0;
     if (!info->is_whole(bytes + sizeof head, head.bytes)) return -1;
-    *frame = (StarFrame){(StarKind)head.kind, bytes + sizeof head, head.bytes};
+    *frame = (ControlFrame){(ControlKind)head.kind, bytes + sizeof head, head.bytes};
     return (int64_t)(sizeof head + head.bytes);
 }

@@ -3,7 +3,7 @@
  * each as it was announced, capsules that agree with their manifests, what was there before, and nothing temporary. */
 #include <dirent.h>
 
-#include "nccl_sync/hosts/star_internal.h"
+#include "nccl_sync/hosts/control_internal.h"
 #include "tests/fuzz/fuzz_folder.h"
 #include "towers/store/manifest.h"
 #include "towers/supervisor/host_files.h"
@@ -18,31 +18,31 @@ enum { CHOICE_RANK = 1, CHOICE_STRAY = 2, CHOICE_LIE = 4, CHOICE_SILENT = 8, CHO
 
 static const char own[] = "stack-tower-1.txt"; /* of a tower of rank 0 */
 static char run_dir[80];
-static StarFile announced[HEADS_MOST];
+static ControlFile announced[HEADS_MOST];
 static int heads;
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* A file is announced, unless its content is a stray one, and follows in one piece or two, unless it is silent. */
-static void message_take(Star *c, const Message *m, const uint8_t *content, size_t bytes)
+static void message_take(ControlPlane *c, const Message *m, const uint8_t *content, size_t bytes)
 {
     int rank = 1 + (m->choice & CHOICE_RANK);
     size_t first = m->choice & CHOICE_HALVES ? bytes / 2 : 0;
     FileSum sum;
     memory_sum(content, bytes, &sum);
-    StarFile head = {m->kind % FILE_KINDS,
-                     m->tower,
-                     m->step,
-                     (uint64_t)(m->bytes[0] | m->bytes[1] << 8),
-                     sum.high,
-                     sum.low ^ (m->choice & CHOICE_LIE)};
+    ControlFile head = {m->kind % FILE_KINDS,
+                        m->tower,
+                        m->step,
+                        (uint64_t)(m->bytes[0] | m->bytes[1] << 8),
+                        sum.high,
+                        sum.low ^ (m->choice & CHOICE_LIE)};
     if (!(m->choice & CHOICE_STRAY)) {
         announced[heads++] = head;
-        c->take(c->take_context, rank, STAR_FILE, &head, sizeof head);
+        c->take(c->take_context, rank, CONTROL_FILE, &head, sizeof head);
     }
     if (m->choice & CHOICE_SILENT) return;
-    if (first) c->take(c->take_context, rank, STAR_PIECE, content, first);
-    c->take(c->take_context, rank, STAR_PIECE, content + first, bytes - first);
+    if (first) c->take(c->take_context, rank, CONTROL_PIECE, content, first);
+    c->take(c->take_context, rank, CONTROL_PIECE, content + first, bytes - first);
 }
 
 static bool is_as_announced(const char *path)
@@ -101,8 +101,8 @@ static void directory_check(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static Peer peer[FUZZ_RANKS];
-    Star star = {.ranks = FUZZ_RANKS, .listener = -1, .taking = -1, .peer = peer};
-    TrainJob job = {.control = &star,
+    ControlPlane control = {.ranks = FUZZ_RANKS, .listener = -1, .taking = -1, .peer = peer};
+    TrainJob job = {.control = &control,
                     .groups = FUZZ_RANKS,
                     .processes = FUZZ_RANKS,
                     .run_dir = run_dir,
@@ -113,7 +113,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     folder_make();
     snprintf(run_dir, sizeof run_dir, "%s/run", folder);
     heads = 0;
-    pthread_mutex_init(&star.mutex, NULL);
+    pthread_mutex_init(&control.mutex, NULL);
     snprintf(path, sizeof path, "%s/%s", run_dir, own);
     if (tree_remove(run_dir) != OK || mkdir(run_dir, 0777) != 0 || file_replace(path, own, sizeof own) != OK ||
         host_files_open(&job, &files) != OK)
@@ -123,11 +123,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         data += sizeof m, size -= sizeof m;
         size_t bytes = (size_t)(m.bytes[0] | m.bytes[1] << 8);
         if (bytes > size) bytes = size;
-        message_take(&star, &m, data, bytes);
+        message_take(&control, &m, data, bytes);
         data += bytes, size -= bytes;
     }
     host_files_close(files, problems, sizeof problems);
-    pthread_mutex_destroy(&star.mutex);
+    pthread_mutex_destroy(&control.mutex);
     directory_check();
     return 0;
 }

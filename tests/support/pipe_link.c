@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 enum { GROUPS_MAX = 8, TRANSFERS = LINK_REQUESTS * GROUPS_MAX };
-typedef enum PipeKind { PIPE_DATA = 0, PIPE_NOTICES, PIPE_KINDS } PipeKind;
+typedef enum PipeKind { PIPE_DATA = 0, PIPE_MESSAGES, PIPE_KINDS } PipeKind;
 
 static int pipes[GROUPS_MAX][GROUPS_MAX][PIPE_KINDS][2]; /* from, to */
 static int pipe_groups;
@@ -135,17 +135,19 @@ static Status pipe_test(Link *link, int request, bool *ended)
     return OK;
 }
 
-static Status pipe_notify(Link *link, int to, const Notice *notice)
+static Status pipe_notify(Link *link, int to, const LeaderMessage *message)
 {
-    int fd = pipes[((PipeLink *)link)->group][to][PIPE_NOTICES][1];
-    return write(fd, notice, sizeof *notice) == sizeof *notice ? OK : FAIL(ERR_COMM, "group %d receives no notice", to);
+    int fd = pipes[((PipeLink *)link)->group][to][PIPE_MESSAGES][1];
+    return write(fd, message, sizeof *message) == sizeof *message ? OK
+                                                                  : FAIL(ERR_COMM, "group %d receives no message", to);
 }
 
-static Status pipe_poll(Link *link, Notice *notice, bool *heard)
+static Status pipe_poll(Link *link, LeaderMessage *message, bool *heard)
 {
     *heard = false;
     for (int g = 0; g < pipe_groups && !*heard; g++)
-        *heard = read(pipes[g][((PipeLink *)link)->group][PIPE_NOTICES][0], notice, sizeof *notice) == sizeof *notice;
+        *heard =
+            read(pipes[g][((PipeLink *)link)->group][PIPE_MESSAGES][0], message, sizeof *message) == sizeof *message;
     return OK;
 }
 

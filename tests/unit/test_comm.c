@@ -273,8 +273,8 @@ TEST(test_rank_that_dies)
     group_end(&g);
 }
 
-/* A notice of another host ends the waits of all; the first abort is the one that is reported. */
-TEST(test_notice_of_another_group)
+/* A message of another host ends the waits of all; the first abort is the one that is reported. */
+TEST(test_message_of_another_group)
 {
     Group g = group_start(4, 4, TIMEOUT_MS, wait_for_ever);
     assert_int_equal(comm_shared_aborted(g.shared), -1);

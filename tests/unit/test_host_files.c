@@ -1,7 +1,7 @@
 /* Records of another host come to rank 0's run directory whole or not at all, under names that rank 0 makes, and only those of the
  * sender's own towers. */
 #include "kernels/base/clock.h"
-#include "nccl_sync/hosts/star.h"
+#include "nccl_sync/hosts/control.h"
 #include "tests/support/free_port.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
@@ -24,7 +24,7 @@ enum { TIMEOUT_MS = 60000, NAME_BYTES = 256, LARGE = 3 << 20 /* more than a wind
     } while (0)
 
 /* Towers 0 and 1 are rank 0's, 2 and 3 rank 1's. */
-static TrainJob job_of(Star *control, int rank, const char *run_dir)
+static TrainJob job_of(ControlPlane *control, int rank, const char *run_dir)
 {
     TrainJob job = {.control = control, .groups = 2, .group = rank, .processes = 2, .run_dir = run_dir};
     job.shares.towers = 4;
@@ -94,19 +94,19 @@ static int entries(const char *name)
 /* Rank 1 does `life` with a job of this run directory, while rank 0 takes files to run/. */
 static void meet(const char *directory, void (*life)(const TrainJob *), char *problems, size_t bytes)
 {
-    StarConfig config = {.channel = "control",
-                         .part = "supervisor",
-                         .timeout_ms = TIMEOUT_MS,
+    ControlConfig config = {.channel = "control",
+                            .part = "supervisor",
+                            .timeout_ms = TIMEOUT_MS,
 
-                         .ranks = 2,
-                         .master = "127.0.0.1",
-                         .port = free_port(),
-                         .secret = {{7}},
-                         .secret_from = "TOWERS_TOKEN"};
+                            .ranks = 2,
+                            .master = "127.0.0.1",
+                            .port = free_port(),
+                            .secret = {{7}},
+                            .secret_from = "TOWERS_TOKEN"};
     char own[PATH_BYTES], theirs[PATH_BYTES];
-    Star *control;
+    ControlPlane *control;
     HostFiles *files;
-    StarEnd mine = {.rank = 0}, all;
+    ControlEnd mine = {.rank = 0}, all;
     int status;
     scratch_path(own, "run");
     scratch_path(theirs, directory);
@@ -114,23 +114,23 @@ static void meet(const char *directory, void (*life)(const TrainJob *), char *pr
     if (other == 0) {
         config.rank = 1;
         mine.rank = 1;
-        if (star_open(&config, &control) != OK) _exit(98);
+        if (control_open(&config, &control) != OK) _exit(98);
         TrainJob job = job_of(control, 1, theirs);
-        CHECK(star_barrier(control, "meet") == OK);
-        star_watch(control);
+        CHECK(control_barrier(control, "meet") == OK);
+        control_watch(control);
         life(&job);
-        star_end(control, &mine, &all);
-        star_close(control);
+        control_end(control, &mine, &all);
+        control_close(control);
         _exit(0);
     }
-    assert_int_equal(star_open(&config, &control), OK);
+    assert_int_equal(control_open(&config, &control), OK);
     TrainJob job = job_of(control, 0, own);
     assert_int_equal(host_files_open(&job, &files), OK);
-    assert_int_equal(star_barrier(control, "meet"), OK);
-    star_watch(control);
-    star_end(control, &mine, &all);
+    assert_int_equal(control_barrier(control, "meet"), OK);
+    control_watch(control);
+    control_end(control, &mine, &all);
     host_files_close(files, problems, bytes);
-    star_close(control);
+    control_close(control);
     assert_int_equal(waitpid(other, &status, 0), other);
     assert_int_equal(status, 0);
 }
@@ -275,17 +275,17 @@ TEST_WITH(test_resumed, scratch_make, scratch_drop)
     free(large);
 }
 
-static StarFile head_of(StarFileKind kind, int tower, const char *content)
+static ControlFile head_of(ControlFileKind kind, int tower, const char *content)
 {
     FileSum sum;
     memory_sum(content, strlen(content), &sum);
-    return (StarFile){kind, tower, 7, sum.bytes, sum.high, sum.low};
+    return (ControlFile){kind, tower, 7, sum.bytes, sum.high, sum.low};
 }
 
-static void sends(const TrainJob *job, const StarFile *head, const char *piece)
+static void sends(const TrainJob *job, const ControlFile *head, const char *piece)
 {
-    CHECK(star_send(job->control, STAR_FILE, head, sizeof *head) == OK);
-    CHECK(star_send(job->control, STAR_PIECE, piece, strlen(piece)) == OK);
+    CHECK(control_send(job->control, CONTROL_FILE, head, sizeof *head) == OK);
+    CHECK(control_send(job->control, CONTROL_PIECE, piece, strlen(piece)) == OK);
 }
 
 /* A tower of rank 0; another content; more than was announced; a capsule whose state is not that of its manifest; files of
@@ -293,7 +293,7 @@ static void sends(const TrainJob *job, const StarFile *head, const char *piece)
 static void sends_nonsense(const TrainJob *job)
 {
     char *manifest = scratch_text("theirs/nan-step-7-tower-2/MANIFEST");
-    StarFile head = head_of(FILE_STACK, 1, "main");
+    ControlFile head = head_of(FILE_STACK, 1, "main");
     sends(job, &head, "main");
     head = head_of(FILE_STACK, 2, "main");
     sends(job, &head, "niam");

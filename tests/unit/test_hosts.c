@@ -1,9 +1,9 @@
 /* The communicator between groups of processes over TCP, as NCCL uses it beside its own sums: broadcasts, gathers and
  * barriers for every root; and its ends: a process that leaves, is killed, is stopped or does not come is named on all
- * others, and strangers are turned away. Every group is a process that forks the processes of the group. */
+ * others, and connections of others are turned away. Every group is a process that forks the processes of the group. */
 #include "nccl_sync/hosts.h"
 #include "nccl_sync/hosts/net.h"
-#include "nccl_sync/hosts/star.h"
+#include "nccl_sync/hosts/control.h"
 #include "tests/support/free_port.h"
 #include "tests/support/unit.h"
 
@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { GROUPS = 3, PER = 2, RANKS = GROUPS * PER, COUNT = 64, PATIENT_MS = 60000, HANG_S = 200, STRANGERS = 40 };
+enum { GROUPS = 3, PER = 2, RANKS = GROUPS * PER, COUNT = 64, PATIENT_MS = 60000, HANG_S = 200, PENDING = 40 };
 
 typedef struct Seen {
     Status status[RANKS];
@@ -31,7 +31,7 @@ typedef struct Case {
     int absent;      /* the group that is not there; -1: none */
     int other_token; /* the group that belongs to another job; -1: none */
     bool one_alone;  /* the last group has one process only */
-    bool strangers;  /* silent connections to group 0 that come before the other groups' */
+    bool silent;     /* silent connections to group 0 that come before the other groups' */
     bool intruder;   /* a connection in the name of the last group, from somebody who does not know the secret */
     int port;
     Seen *seen;
@@ -59,7 +59,7 @@ static void rank_live(const Case *c, int rank, CommShared *shared)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(HANG_S);
     snprintf(config.place.host, sizeof config.place.host, "host%d", rank / PER);
-    Status st = comm_hosts_open(&config, shared, link_star_open, &comm);
+    Status st = comm_hosts_open(&config, shared, link_control_open, &comm);
     if (st == OK) st = c->live(comm, rank);
     snprintf(c->seen->message[rank], sizeof c->seen->message[rank], "%s", st == OK ? "" : status_message());
     c->seen->status[rank] = st;
@@ -96,8 +96,9 @@ static void group_live(const Case *c, int group)
 static void intruder_comes(const Case *c)
 {
     char why[256];
-    StarHead head = {STAR_MAGIC, STAR_HELLO, sizeof(StarHello)}, answer = {STAR_MAGIC, STAR_PROOF, PROOF_BYTES};
-    StarHello hello = {.nonce = {7}, .rank = GROUPS - 1, .ranks = GROUPS, .version = "1", .host = "thief"};
+    ControlHead head = {CONTROL_MAGIC, CONTROL_HELLO, sizeof(ControlHello)},
+                answer = {CONTROL_MAGIC, CONTROL_PROOF, PROOF_BYTES};
+    ControlHello hello = {.nonce = {7}, .rank = GROUPS - 1, .ranks = GROUPS, .version = "1", .host = "thief"};
     Challenge challenge;
     int fd;
     while ((fd = net_connect("127.0.0.1", c->port, why, sizeof why)) < 0) usleep(1000);
@@ -115,7 +116,7 @@ static void intruder_comes(const Case *c)
 static void case_live(Case *c)
 {
     pid_t pid[GROUPS] = {0};
-    int stranger[STRANGERS], strangers = c->strangers ? STRANGERS : 0;
+    int pending[PENDING], silent = c->silent ? PENDING : 0;
     char why[256];
     c->port = free_port();
     c->seen = mmap(NULL, sizeof *c->seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -126,13 +127,13 @@ static void case_live(Case *c)
         pid[g] = fork();
         assert_true(pid[g] >= 0);
         if (pid[g] == 0) group_live(c, g);
-        for (int i = 0; g == 0 && i < strangers; i++)
-            while ((stranger[i] = net_connect("127.0.0.1", c->port, why, sizeof why)) < 0) usleep(1000);
+        for (int i = 0; g == 0 && i < silent; i++)
+            while ((pending[i] = net_connect("127.0.0.1", c->port, why, sizeof why)) < 0) usleep(1000);
     }
     if (c->intruder) intruder_comes(c);
     for (int g = 0; g < GROUPS; g++)
         if (pid[g]) assert_int_equal(waitpid(pid[g], NULL, 0), pid[g]);
-    for (int i = 0; i < strangers; i++) close(stranger[i]);
+    for (int i = 0; i < silent; i++) close(pending[i]);
 }
 
 /* All ranks of the groups in `groups` (bits), but the one that leaves, ended with an error that holds `text`. */
@@ -232,12 +233,12 @@ TEST(test_leader_that_stops)
     all_report(&c, 1 << 0 | 1 << 1, "host host2 (tower processes 4..5) did not arrive at the collective within 5.0 s");
 }
 
-/* ---- a link that carries notices, but no message of a collective after the first */
+/* ---- a link that carries messages of leaders, but no message of a collective after the first */
 
 enum { QUIET_GROUPS = 6 };
 static struct {
     int gathers, asked; /* asked: groups whose answer has not been heard */
-    Notice notice;
+    LeaderMessage message;
 } quiet;
 
 static Status quiet_gather(Link *link, void *all, size_t bytes, int *request)
@@ -259,20 +260,20 @@ static Status quiet_test(Link *link, int request, bool *ended)
     return OK;
 }
 
-static Status quiet_notify(Link *link, int to, const Notice *notice)
+static Status quiet_notify(Link *link, int to, const LeaderMessage *message)
 {
-    quiet.notice = *notice;
+    quiet.message = *message;
     quiet.asked |= 1 << to;
     return OK;
 }
 
-static Status quiet_poll(Link *link, Notice *notice, bool *heard)
+static Status quiet_poll(Link *link, LeaderMessage *message, bool *heard)
 {
     *heard = quiet.asked != 0;
     if (!*heard) return OK;
-    *notice = quiet.notice;
-    notice->from = __builtin_ctz((unsigned)quiet.asked);
-    if (notice->kind == NOTICE_ASK) notice->kind = NOTICE_HERE;
+    *message = quiet.message;
+    message->from = __builtin_ctz((unsigned)quiet.asked);
+    if (message->kind == MESSAGE_ASK) message->kind = MESSAGE_HERE;
     quiet.asked &= quiet.asked - 1;
     return OK;
 }
@@ -367,10 +368,10 @@ TEST(test_group_with_fewer_processes)
     munmap(c.seen, sizeof *c.seen);
 }
 
-/* Connections that say nothing take all places of strangers, but not for ever. */
-TEST(test_silent_strangers)
+/* Connections that say nothing take all places of pending connections, but not for ever. */
+TEST(test_silent_connections)
 {
-    Case c = {everything, PATIENT_MS, -1, -1, -1, .strangers = true};
+    Case c = {everything, PATIENT_MS, -1, -1, -1, .silent = true};
     case_live(&c);
     for (int r = 0; r < RANKS; r++)
         if (c.seen->status[r] != OK) fail_msg("rank %d: %s", r, c.seen->message[r]);

@@ -84,7 +84,7 @@ typedef struct TrainJob {
     bool launcher_signal; /* SIGUSR1 is no stop request: the launcher sends it for purposes of its own */
     const char *launcher; /* where the group's number was found; NULL without a launcher */
     const char *host;     /* the name of this host, NULL without a launcher */
-    struct Star *control; /* borrowed: the channel to the other programs; NULL without */
+    struct ControlPlane *control; /* borrowed: the channel to the other programs; NULL without */
     int gpu[GPUS_MAX], gpu_count;
     bool near_cores;     /* each process runs on the cores near its GPU */
     bool graphs;         /* launch each step as captured graphs, on a GPU */

@@ -1,7 +1,7 @@
 /* The tower processes of a supervisor; see children.h. */
 #include "towers/supervisor/children.h"
 #include "kernels/base/open.h"
-#include "nccl_sync/hosts/star.h"
+#include "nccl_sync/hosts/control.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/supervisor/stop_signals.h"
 
@@ -36,7 +36,7 @@ Status children_create(const TrainJob *job, Children *c)
 static _Noreturn void child_run(const Children *c, int r, pid_t parent, TowerMain tower_main, const sigset_t *mask)
 {
     char name[16];
-    star_forget(c->job->control);
+    control_forget(c->job->control);
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* towers never outlive their supervisor */
     if (getppid() != parent) _exit(1);
     snprintf(name, sizeof name, "tower%d", job_placement(c->job, c->first + r).first_tower);

@@ -2,7 +2,7 @@
 #include "towers/supervisor/host_files.h"
 
 #include "kernels/base/place.h"
-#include "nccl_sync/hosts/star.h"
+#include "nccl_sync/hosts/control.h"
 #include "towers/files/files.h"
 #include "towers/guard/capsule.h"
 #include "towers/guard/capsule_files.h"
@@ -21,7 +21,7 @@ static const char *const capsule_names[FILE_KINDS] = {[FILE_MANIFEST] = "MANIFES
                                                       [FILE_STATE] = CAPSULE_STATE};
 
 /* The name of a file that is no part of a capsule, in the run directory of any rank. */
-static void file_name(int rank, const StarFile *file, char *name, size_t bytes)
+static void file_name(int rank, const ControlFile *file, char *name, size_t bytes)
 {
     if (file->kind == FILE_STACK)
         snprintf(name, bytes, "stack-tower-%d.txt", file->tower);
@@ -33,7 +33,7 @@ static void file_name(int rank, const StarFile *file, char *name, size_t bytes)
 
 /* What comes from one rank: a file, and the capsule that it belongs to. */
 typedef struct Incoming {
-    StarFile head;
+    ControlFile head;
     uint64_t came;
     DurableFile *to; /* owned; NULL: its pieces are ignored */
     char path[PATH_BYTES], temporary[PATH_BYTES];
@@ -64,7 +64,7 @@ static void capsule_drop(Incoming *in)
 }
 
 /* Whether a file has these bytes. */
-static bool is_there(const char *path, const StarFile *head)
+static bool is_there(const char *path, const ControlFile *head)
 {
     struct stat info;
     FileSum sum;
@@ -73,7 +73,7 @@ static bool is_there(const char *path, const StarFile *head)
 }
 
 /* *wanted: rank 0 does not have the capsule yet. */
-static Status capsule_begin(HostFiles *files, Incoming *in, const StarFile *head, bool *wanted)
+static Status capsule_begin(HostFiles *files, Incoming *in, const ControlFile *head, bool *wanted)
 {
     char manifest[PATH_BYTES], place[PATH_BYTES];
     capsule_drop(in);
@@ -92,7 +92,7 @@ static Status capsule_begin(HostFiles *files, Incoming *in, const StarFile *head
     return OK;
 }
 
-static Status file_begin(HostFiles *files, int rank, const StarFile *head, bool *wanted)
+static Status file_begin(HostFiles *files, int rank, const ControlFile *head, bool *wanted)
 {
     Incoming *in = &files->from[rank];
     const char *name = capsule_names[head->kind];
@@ -129,8 +129,8 @@ static bool continues(const char *path, const char *older)
     char new_bytes[4096], old_bytes[4096];
     uint64_t left = 0, whole;
     int new_fd = -1, old_fd = -1;
-    bool same = file_open(older, OF_RUN, ERR_IO, STAR_FILE_MAX, &old_fd, &left) == OK &&
-                file_open(path, OF_RUN, ERR_IO, STAR_FILE_MAX, &new_fd, &whole) == OK && left <= whole;
+    bool same = file_open(older, OF_RUN, ERR_IO, CONTROL_FILE_MAX, &old_fd, &left) == OK &&
+                file_open(path, OF_RUN, ERR_IO, CONTROL_FILE_MAX, &new_fd, &whole) == OK && left <= whole;
     while (same && left > 0) {
         ssize_t got = read(old_fd, old_bytes, sizeof old_bytes);
         same = got > 0 && read(new_fd, new_bytes, (size_t)got) == got && !memcmp(old_bytes, new_bytes, (size_t)got);
@@ -184,14 +184,14 @@ static Status file_end(HostFiles *files, Incoming *in)
     return in->head.kind == FILE_STATE ? capsule_end(files, in) : OK;
 }
 
-static bool file_take(void *context, int rank, StarKind kind, const void *content, size_t bytes)
+static bool file_take(void *context, int rank, ControlKind kind, const void *content, size_t bytes)
 {
     HostFiles *files = context;
     Incoming *in = &files->from[rank];
     bool wanted = true;
     Status st = OK;
-    StarFile head = in->head;
-    if (kind == STAR_FILE) {
+    ControlFile head = in->head;
+    if (kind == CONTROL_FILE) {
         memcpy(&head, content, sizeof head);
         st = file_begin(files, rank, &head, &wanted);
     } else if (in->to) {
@@ -207,21 +207,21 @@ static bool file_take(void *context, int rank, StarKind kind, const void *conten
     else
         file_name(rank, &head, what, sizeof what);
     text_add(&files->problems, "%s%s of rank %d stays on %s: %s", files->problems.used ? "\n" : "", what, rank,
-             star_host(files->job->control, rank), status_message());
+             control_host(files->job->control, rank), status_message());
     capsule_drop(in);
     return false;
 }
 
 Status host_files_open(const TrainJob *job, HostFiles **made)
 {
-    int programs = star_ranks(job->control);
+    int programs = control_ranks(job->control);
     *made = NULL;
     if (!job->run_dir) return OK;
     HostFiles *files = calloc(1, sizeof *files + (size_t)programs * sizeof *files->from);
     if (!files) return FAIL(ERR_MEMORY, "no memory for the files of %d programs", programs);
     files->job = job;
     files->problems = text_start(files->text, sizeof files->text);
-    star_take(job->control, file_take, files);
+    control_take(job->control, file_take, files);
     *made = files;
     return OK;
 }
@@ -230,15 +230,15 @@ void host_files_close(HostFiles *files, char *problems, size_t bytes)
 {
     *problems = 0;
     if (!files) return;
-    star_take(files->job->control, NULL, NULL);
-    for (int r = 0; r < star_ranks(files->job->control); r++) capsule_drop(&files->from[r]);
+    control_take(files->job->control, NULL, NULL);
+    for (int r = 0; r < control_ranks(files->job->control); r++) capsule_drop(&files->from[r]);
     snprintf(problems, bytes, "%s", files->text);
     free(files);
 }
 
 /* ---- sending */
 
-static Status file_send(Star *control, const char *path, StarFile head, const StarFile *capsule)
+static Status file_send(ControlPlane *control, const char *path, ControlFile head, const ControlFile *capsule)
 {
     Status st = OK;
     uint64_t bytes;
@@ -247,19 +247,19 @@ static Status file_send(Star *control, const char *path, StarFile head, const St
     char *piece = malloc(PIECE);
     if (!piece) TRY_OUT(FAIL(ERR_MEMORY, "no memory for a piece of '%s'", path));
     TRY_OUT(file_sum(path, &sum));
-    TRY_OUT(file_open(path, OF_RUN, ERR_IO, STAR_FILE_MAX, &fd, &bytes));
+    TRY_OUT(file_open(path, OF_RUN, ERR_IO, CONTROL_FILE_MAX, &fd, &bytes));
     head.bytes = sum.bytes;
     head.high = sum.high;
     head.low = sum.low;
-    if (head.bytes > STAR_FILE_MAX) TRY_OUT(FAIL(ERR_IO, "'%s' is too large to be brought", path));
-    TRY_OUT(star_send(control, STAR_FILE, &head, sizeof head));
+    if (head.bytes > CONTROL_FILE_MAX) TRY_OUT(FAIL(ERR_IO, "'%s' is too large to be brought", path));
+    TRY_OUT(control_send(control, CONTROL_FILE, &head, sizeof head));
     for (uint64_t sent = 0; sent < head.bytes;) {
         ssize_t got = read(fd, piece, head.bytes - sent < PIECE ? (size_t)(head.bytes - sent) : PIECE);
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0)
             TRY_OUT(FAIL(ERR_IO, "cannot read '%s': %s", path, got ? strerror(errno) : "it has become shorter"));
-        if (star_unwanted(control, &head) || (capsule && star_unwanted(control, capsule))) break;
-        TRY_OUT(star_send(control, STAR_PIECE, piece, (size_t)got));
+        if (control_unwanted(control, &head) || (capsule && control_unwanted(control, capsule))) break;
+        TRY_OUT(control_send(control, CONTROL_PIECE, piece, (size_t)got));
         sent += (uint64_t)got;
     }
 out:
@@ -268,9 +268,9 @@ out:
     return st;
 }
 
-static Status capsule_send(const TrainJob *job, const char *directory, StarFile head)
+static Status capsule_send(const TrainJob *job, const char *directory, ControlFile head)
 {
-    StarFile manifest = head;
+    ControlFile manifest = head;
     FileSum sum;
     for (int kind = FILE_MANIFEST; kind <= FILE_STATE; kind++) {
         char path[PATH_BYTES];
@@ -279,19 +279,19 @@ static Status capsule_send(const TrainJob *job, const char *directory, StarFile 
         head.kind = kind;
         if (kind == FILE_MANIFEST) {
             TRY(file_sum(path, &sum));
-            manifest = (StarFile){FILE_MANIFEST, head.tower, head.step, sum.bytes, sum.high, sum.low};
+            manifest = (ControlFile){FILE_MANIFEST, head.tower, head.step, sum.bytes, sum.high, sum.low};
         }
-        if (star_unwanted(job->control, &manifest)) return OK;
+        if (control_unwanted(job->control, &manifest)) return OK;
         TRY(file_send(job->control, path, head, &manifest));
     }
     return OK;
 }
 
 /* What a name in the run directory is; false: nothing that is brought. */
-static bool name_read(const TrainJob *job, const char *name, StarFile *head)
+static bool name_read(const TrainJob *job, const char *name, ControlFile *head)
 {
     char same[80];
-    *head = (StarFile){0};
+    *head = (ControlFile){0};
     for (head->kind = FILE_SAMPLES; head->kind <= FILE_BAD_SAMPLES; head->kind++) {
         file_name(job->group, head, same, sizeof same);
         if (!strcmp(name, same)) return true;
@@ -318,7 +318,7 @@ Status host_files_send(const TrainJob *job, time_t since)
     while (listing && st != ERR_COMM && (entry = place_next(listing))) {
         char path[PATH_BYTES];
         struct stat info;
-        StarFile head;
+        ControlFile head;
         if (!name_read(job, entry->d_name, &head)) continue;
         if (path_join(path, job->run_dir, entry->d_name) != OK || place_lstat(path, &info) != 0 ||
             info.st_mtime < since)

@@ -10,7 +10,7 @@
 #include "towers/supervisor/restart.h"
 
 #include "kernels/base/pause.h"
-#include "nccl_sync/hosts/star.h"
+#include "nccl_sync/hosts/control.h"
 #include "towers/files/append.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
@@ -181,7 +181,7 @@ bool stage_due(TrainJob *job, TrainResult *result, Status *st)
         return false;
     }
     if (result->begun) resume_here(job);
-    if (job->control) star_again(job->control);
+    if (job->control) control_again(job->control);
     job_stage(job, step);
     return true;
 }

@@ -16,7 +16,7 @@
 #include "kernels/base/outlet.h"
 #include "kernels/base/silence.h"
 #include "nccl_sync/comm_record.h"
-#include "nccl_sync/hosts/star.h"
+#include "nccl_sync/hosts/control.h"
 #include "towers/guard/stack.h"
 #include "towers/supervisor/device_watch.h"
 #include "towers/supervisor/host_files.h"
@@ -30,14 +30,14 @@
 #include <sys/wait.h>
 
 typedef struct Supervisor {
-    const TrainJob *job; /* borrowed */
-    Star *control;       /* borrowed; NULL: this is the only program */
-    Children towers;     /* this owns their memory */
-    Silence awake;       /* between ticks: silence is counted from when this process itself was last continued */
-    int64_t kill_at_ns;  /* 0: no process has failed yet */
-    int64_t failed_ns;   /* when the ledger's first failure was noticed */
-    int hung;            /* the process that the run ends for because it was silent; -1: none */
-    pthread_t listener;  /* receives the stop signals */
+    const TrainJob *job;   /* borrowed */
+    ControlPlane *control; /* borrowed; NULL: this is the only program */
+    Children towers;       /* this owns their memory */
+    Silence awake;         /* between ticks: silence is counted from when this process itself was last continued */
+    int64_t kill_at_ns;    /* 0: no process has failed yet */
+    int64_t failed_ns;     /* when the ledger's first failure was noticed */
+    int hung;              /* the process that the run ends for because it was silent; -1: none */
+    pthread_t listener;    /* receives the stop signals */
     bool listening;
     _Atomic int signals, interrupts, last_signal; /* received: all; SIGINT; number of the last */
     bool stop_at_once;                            /* nothing to save: the first signal ends the run */
@@ -60,12 +60,12 @@ typedef struct Supervisor {
 
 /* ---- watching */
 
-static StarEnd end_of(const Supervisor *s)
+static ControlEnd end_of(const Supervisor *s)
 {
-    StarEnd end = {.status = (int32_t)s->status, .secondary = s->secondary};
-    end.rank = s->control ? star_rank(s->control) : 0;
+    ControlEnd end = {.status = (int32_t)s->status, .secondary = s->secondary};
+    end.rank = s->control ? control_rank(s->control) : 0;
     end.signal = s->towers.ledger ? atomic_load(&s->towers.ledger->run.stop_signal) : 0;
-    snprintf(end.message, sizeof end.message, "%.*s", STAR_MESSAGE_BYTES - 1, s->words.message);
+    snprintf(end.message, sizeof end.message, "%.*s", CONTROL_TEXT_BYTES - 1, s->words.message);
     return end;
 }
 
@@ -74,8 +74,8 @@ static void root_cause(Supervisor *s, Status status)
     if (s->status != OK) return;
     s->status = status;
     status_keep(&s->words);
-    StarEnd end = end_of(s);
-    if (s->control && !s->secondary) star_fail(s->control, &end);
+    ControlEnd end = end_of(s);
+    if (s->control && !s->secondary) control_fail(s->control, &end);
 }
 
 /* The failure that process `first` has written to the ledger is the root cause. */
@@ -307,54 +307,54 @@ static bool towers_are_stuck(Supervisor *s)
 /* ---- other programs of the run */
 
 /* Adopt the failure of another program as the root cause. `s` may already have failed as a consequence of it. */
-static void failure_adopt(Supervisor *s, const StarEnd *failure)
+static void failure_adopt(Supervisor *s, const ControlEnd *failure)
 {
-    if (failure->rank == star_rank(s->control) || (s->status != OK && !s->secondary)) return;
+    if (failure->rank == control_rank(s->control) || (s->status != OK && !s->secondary)) return;
     s->secondary = false;
     s->taken = 0;
     s->status = is_agreed((Status)failure->status) ? FAIL((Status)failure->status, "%s", failure->message)
                                                    : FAIL((Status)failure->status, "rank %d on %s: %s", failure->rank,
-                                                          star_host(s->control, failure->rank), failure->message);
+                                                          control_host(s->control, failure->rank), failure->message);
     status_keep(&s->words);
 }
 
 /* If the channel has received the failure of another program, release the towers that wait for its towers. */
 static void failure_receive(Supervisor *s)
 {
-    StarEnd failure;
-    if (!s->control || s->elsewhere || !star_failed(s->control, &failure)) return;
+    ControlEnd failure;
+    if (!s->control || s->elsewhere || !control_failed(s->control, &failure)) return;
     s->elsewhere = true;
     failure_adopt(s, &failure);
-    if (failure.rank == star_rank(s->control)) return;
+    if (failure.rank == control_rank(s->control)) return;
     comm_shared_abort_by(s->towers.shared, s->words.message);
     kill_in(s, GRACE_MS);
 }
 
 /* Heartbeats in both directions, and stop requests of others. */
-static void channel_turn(Supervisor *s)
+static void channel_serve(Supervisor *s)
 {
     int64_t life = 0;
     for (int r = 0; r < s->towers.count; r++)
         if (s->towers.child[r].pid && child_life(&s->towers, r) > life) life = child_life(&s->towers, r);
-    star_turn(s->control, life);
-    int64_t others = star_others_alive(s->control);
+    control_serve(s->control, life);
+    int64_t others = control_others_alive(s->control);
     if (others > s->others_ns + JITTER_MS * 1000000ll) { /* else deadlines would move with the network's delays */
         s->others_ns = others;
         comm_shared_peers_progress(s->towers.shared, others);
     }
-    int none = 0, number = star_stop_asked(s->control);
+    int none = 0, number = control_stop_asked(s->control);
     if (number) atomic_compare_exchange_strong(&s->towers.ledger->run.stop_signal, &none, number);
 }
 
 /* All programs end with the same result, and so with the same exit code. */
 static void results_share(Supervisor *s, TrainResult *result)
 {
-    StarEnd mine = end_of(s), all;
+    ControlEnd mine = end_of(s), all;
     atomic_store(&s->sharing, true);
-    if (star_rank(s->control) > 0 && host_files_send(s->job, s->started) != OK)
-        console_warn(&s->console, "records of rank %d stay on %s: %s", star_rank(s->control), s->job->host,
+    if (control_rank(s->control) > 0 && host_files_send(s->job, s->started) != OK)
+        console_warn(&s->console, "records of rank %d stay on %s: %s", control_rank(s->control), s->job->host,
                      status_message());
-    star_end(s->control, &mine, &all);
+    control_end(s->control, &mine, &all);
     if (all.status != OK) failure_adopt(s, &all);
     if (!result->signal) result->signal = all.signal;
 }
@@ -379,15 +379,15 @@ static void *signals_listen(void *context)
             atomic_store(&s->last_signal, number);
             atomic_fetch_add(&s->interrupts, number == SIGINT);
             if (atomic_fetch_add(&s->signals, 1) == 0) atomic_store(&s->towers.ledger->run.stop_signal, number);
-            if (s->control) star_stop(s->control, number);
+            if (s->control) control_stop(s->control, number);
         }
-        if (s->control) channel_turn(s);
+        if (s->control) channel_serve(s);
         if (atomic_load(&s->signals) < 2) continue;
         if (!second_ns) second_ns = clock_ns();
         int64_t blocked = BLOCKED_MS * 1000000ll;
         if (clock_ns() - second_ns < blocked || !children_all_stalled(&s->towers, blocked)) continue;
         if (!atomic_load(&s->sharing)) _exit(128 + atomic_load(&s->last_signal));
-        star_leave(s->control); /* the main thread is only waiting for others, and ends as it would */
+        control_leave(s->control); /* the main thread is only waiting for others, and ends as it would */
     }
     return NULL;
 }
@@ -395,7 +395,7 @@ static void *signals_listen(void *context)
 /* Started after the towers, which must be forked by a single-threaded process. */
 static Status listener_start(Supervisor *s)
 {
-    if (s->control) star_watch(s->control);
+    if (s->control) control_watch(s->control);
     int error = pthread_create(&s->listener, NULL, signals_listen, s);
     if (error) return FAIL(ERR_MEMORY, "cannot start the thread that receives signals: %s", strerror(error));
     s->listening = true;
@@ -524,7 +524,7 @@ Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *result,
     outlets_pause();
     if (st == OK) st = children_start(&s.towers, tower_main, &s.old_mask);
     outlets_resume();
-    if (st == OK && s.control && star_rank(s.control) == 0) st = host_files_open(job, &s.files);
+    if (st == OK && s.control && control_rank(s.control) == 0) st = host_files_open(job, &s.files);
     if (st == OK) st = listener_start(&s);
     if (st != OK) {
         root_cause(&s, st);

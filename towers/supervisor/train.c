@@ -1,6 +1,6 @@
 /* Running a job; see train.h. */
 #include "towers/supervisor/train.h"
-#include "nccl_sync/hosts/star.h"
+#include "nccl_sync/hosts/control.h"
 #include "towers/supervisor/restart.h"
 #include "towers/supervisor/supervisor.h"
 #include "towers/train/outcome.h"
@@ -28,7 +28,7 @@ Status train_run(const TrainJob *job, TrainResult *result)
     } while (stage_due(&now, result, &st) || restart_due(&restarts, &now, result, &st));
     carrier_end(now.comm.carrier); /* now, as those of the other programs do */
     result->restarts = now.restarts;
-    int rank = now.control ? star_rank(now.control) : 0;
+    int rank = now.control ? control_rank(now.control) : 0;
     if ((result->begun || st == OK) && !result->complete && /* OK without a step: --epochs 0 */
         !outcome_write(&now, rank, now.control ? now.host : NULL, st, st == OK ? "" : status_message(), result))
         result->abandoned = true;

@@ -2,7 +2,7 @@
  * tower. Called by rank 0 after the towers have agreed on the step, when every tower's row is complete up to the
  * all-reduce, and those of other programs have been gathered. */
 #include "towers/train/activities.h"
-#include "nccl_sync/hosts/star.h"
+#include "nccl_sync/hosts/control.h"
 #include "towers/train/step.h"
 
 static const Activity work_activities[STRAGGLER_ACTIVITIES] = {ACTIVITY_DATA, ACTIVITY_COPY, ACTIVITY_FORWARD,
@@ -28,9 +28,9 @@ static void window_read(const TowerProcess *p, int64_t last, StragglerTimes *tim
 /* "tower 5", or "tower 5 on HOST" in a run of several programs. */
 static void tower_text(const TowerProcess *p, int tower, char *text, size_t bytes)
 {
-    const Star *control = p->job->control;
+    const ControlPlane *control = p->job->control;
     snprintf(text, bytes, "tower %d%s%s", tower, control ? " on " : "",
-             control ? star_host(control, job_tower_group(p->job, tower)) : "");
+             control ? control_host(control, job_tower_group(p->job, tower)) : "");
 }
 
 int64_t activities_vitals(const TowerProcess *p, DeviceVitals *vitals)

@@ -1,7 +1,7 @@
 /* The header of a run and the commands to run after it; see introduction.h. */
 #include "towers/train/introduction.h"
 
-#include "nccl_sync/hosts/star.h"
+#include "nccl_sync/hosts/control.h"
 #include "towers/store/weights.h"
 #include "towers/train/stopping.h"
 
@@ -136,9 +136,9 @@ Status introduction_print(const TrainJob *job, const char *device, const char *s
     fprintf(to, ", in %d process%s\n", job->processes, job->processes == 1 ? "" : "es");
     if (job->control) {
         fprintf(to, "hosts          ");
-        for (int r = 0; r < star_ranks(job->control); r++)
-            fprintf(to, "%s%s", r ? ", " : "", star_host(job->control, r));
-        fprintf(to, "; ranks 0..%d from %s\n", star_ranks(job->control) - 1, job->launcher);
+        for (int r = 0; r < control_ranks(job->control); r++)
+            fprintf(to, "%s%s", r ? ", " : "", control_host(job->control, r));
+        fprintf(to, "; ranks 0..%d from %s\n", control_ranks(job->control) - 1, job->launcher);
     }
     fprintf(to, "device         %s: %s%s%s\n", job->backend->name, device, *sums ? "; " : "", sums);
     steps_print(job, to);

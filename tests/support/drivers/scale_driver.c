@@ -19,13 +19,13 @@
 
 #include "inception/report/report.h"
 #include "kernels/base/clock.h"
-#include "nccl_sync/hosts/star.h"
+#include "nccl_sync/hosts/control.h"
 #include "nccl_sync/link.h"
 #include "tests/support/free_port.h"
 #include "towers/files/files.h"
 #include "towers/record/metrics.h"
 
-enum { STEPS = 20, TIMES = 9, SETTINGS = 4096, TIMEOUT_MS = 300000, HANG_S = 900, PROGRAMS_MAX = STAR_RANKS_MAX };
+enum { STEPS = 20, TIMES = 9, SETTINGS = 4096, TIMEOUT_MS = 300000, HANG_S = 900, PROGRAMS_MAX = CONTROL_RANKS_MAX };
 
 typedef struct Program {
     _Atomic int64_t sent, received, memory, cpu_ms;
@@ -149,7 +149,7 @@ static Status tower_live(int rank, CommShared *shared)
                          .secret = {{7}}};
     int64_t memory = anonymous_bytes();
     snprintf(config.place.host, sizeof config.place.host, "host%d", rank);
-    Status st = comm_hosts_open(&config, shared, link_star_open, &comm);
+    Status st = comm_hosts_open(&config, shared, link_control_open, &comm);
     if (st == OK && rank == 0) st = metrics_open(world->folder, -1, 1, 10, false, &metrics);
     int64_t begun = clock_ns();
     if (st == OK) st = tower_steps(comm, rank, metrics);
@@ -164,15 +164,15 @@ static Status tower_live(int rank, CommShared *shared)
 
 /* ---- the program */
 
-static Status programs_agree(Star *control)
+static Status programs_agree(ControlPlane *control)
 {
-    char *settings = star_rank(control) == 0 ? calloc(1, SETTINGS) : NULL;
+    char *settings = control_rank(control) == 0 ? calloc(1, SETTINGS) : NULL;
     size_t bytes = SETTINGS;
-    int32_t mine = star_rank(control), *all = calloc((size_t)world->programs, sizeof *all);
+    int32_t mine = control_rank(control), *all = calloc((size_t)world->programs, sizeof *all);
     Status st = all ? OK : FAIL(ERR_MEMORY, "no memory");
-    if (st == OK) st = star_broadcast(control, &settings, &bytes);
-    if (st == OK) st = star_gather(control, &mine, sizeof mine, "its number", all);
-    if (st == OK) st = star_barrier(control, "agree");
+    if (st == OK) st = control_broadcast(control, &settings, &bytes);
+    if (st == OK) st = control_gather(control, &mine, sizeof mine, "its number", all);
+    if (st == OK) st = control_barrier(control, "agree");
     free(settings);
     free(all);
     return st;
@@ -180,41 +180,41 @@ static Status programs_agree(Star *control)
 
 static Status program_live(int rank)
 {
-    Star *control = NULL;
+    ControlPlane *control = NULL;
     CommShared *shared;
-    StarEnd mine = {.rank = rank}, result;
-    StarConfig config = {.channel = "control",
-                         .part = "supervisor",
-                         .timeout_ms = TIMEOUT_MS,
-                         .rank = rank,
-                         .ranks = world->programs,
-                         .master = "127.0.0.1",
-                         .port = world->port,
-                         .secret = {{7}},
-                         .secret_from = "TOWERS_TOKEN"};
+    ControlEnd mine = {.rank = rank}, result;
+    ControlConfig config = {.channel = "control",
+                            .part = "supervisor",
+                            .timeout_ms = TIMEOUT_MS,
+                            .rank = rank,
+                            .ranks = world->programs,
+                            .master = "127.0.0.1",
+                            .port = world->port,
+                            .secret = {{7}},
+                            .secret_from = "TOWERS_TOKEN"};
     int64_t memory = anonymous_bytes(), begun = clock_ns();
     int ending = 0;
-    TRY(star_open(&config, &control));
+    TRY(control_open(&config, &control));
     TRY(programs_agree(control));
     if (rank == 0) atomic_store(&world->met_ms, (clock_ns() - begun) / 1000000);
     TRY(comm_shared_create(1, 1, 16, &shared));
     pid_t tower = fork();
     if (tower == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        star_forget(control);
+        control_forget(control);
         _exit(tower_live(rank, shared) == OK ? 0 : 1);
     }
-    star_watch(control);
+    control_watch(control);
     while (waitpid(tower, &ending, WNOHANG) == 0) {
-        star_turn(control, clock_ns());
+        control_serve(control, clock_ns());
         nanosleep(&(struct timespec){0, 25000000l}, NULL);
     }
     begun = clock_ns();
     if (ending) mine.status = ERR_COMM;
-    star_end(control, &mine, &result);
+    control_end(control, &mine, &result);
     if (rank == 0) atomic_store(&world->ended_ms, (clock_ns() - begun) / 1000000);
     usage_add(memory);
-    star_close(control);
+    control_close(control);
     comm_shared_destroy(shared);
     return result.status == OK ? OK : FAIL((Status)result.status, "rank %d: %s", result.rank, result.message);
 }

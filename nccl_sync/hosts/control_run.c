@@ -1,11 +1,11 @@
-/* A star while towers run: signs of life, stops, failures, files for rank 0, and the result of the run; see star.h. */
+/* A control plane while towers run: signs of life, stops, failures, files for rank 0, and the result of the run; see control.h. */
 #include "kernels/base/clock.h"
 #include "kernels/base/pause.h"
-#include "nccl_sync/hosts/star_internal.h"
+#include "nccl_sync/hosts/control_internal.h"
 
 enum { WINDOW = 1 << 20 /* bytes of files that wait in a queue */ };
 
-void star_watch(Star *c)
+void control_watch(ControlPlane *c)
 {
     pthread_mutex_lock(&c->mutex);
     c->awake = (Silence){0};
@@ -14,15 +14,15 @@ void star_watch(Star *c)
     pthread_mutex_unlock(&c->mutex);
 }
 
-void star_turn(Star *c, int64_t alive_ns)
+void control_serve(ControlPlane *c, int64_t alive_ns)
 {
     pthread_mutex_lock(&c->mutex);
     c->peer[c->rank].alive_ns = alive_ns;
-    star_round(c, 0);
+    control_round(c, 0);
     pthread_mutex_unlock(&c->mutex);
 }
 
-int64_t star_others_alive(Star *c)
+int64_t control_others_alive(ControlPlane *c)
 {
     int64_t alive = 0;
     pthread_mutex_lock(&c->mutex);
@@ -32,16 +32,16 @@ int64_t star_others_alive(Star *c)
     return alive;
 }
 
-void star_stop(Star *c, int signal_number)
+void control_stop(ControlPlane *c, int signal_number)
 {
     int32_t number = signal_number;
     pthread_mutex_lock(&c->mutex);
-    if (!c->stop_signal) all_send(c, STAR_STOP, &number, sizeof number, -1);
+    if (!c->stop_signal) all_send(c, CONTROL_STOP, &number, sizeof number, -1);
     if (!c->stop_signal) c->stop_signal = signal_number;
     pthread_mutex_unlock(&c->mutex);
 }
 
-int star_stop_asked(Star *c)
+int control_stop_asked(ControlPlane *c)
 {
     pthread_mutex_lock(&c->mutex);
     int number = c->stop_signal;
@@ -49,14 +49,14 @@ int star_stop_asked(Star *c)
     return number;
 }
 
-void star_fail(Star *c, const StarEnd *end)
+void control_fail(ControlPlane *c, const ControlEnd *end)
 {
     pthread_mutex_lock(&c->mutex);
     if (!c->decided) failure_take(c, end, -1);
     pthread_mutex_unlock(&c->mutex);
 }
 
-bool star_failed(Star *c, StarEnd *failure)
+bool control_failed(ControlPlane *c, ControlEnd *failure)
 {
     pthread_mutex_lock(&c->mutex);
     bool failed = c->decided ? c->result.status != OK : c->failed;
@@ -65,7 +65,7 @@ bool star_failed(Star *c, StarEnd *failure)
     return failed;
 }
 
-bool star_orphaned(Star *c)
+bool control_orphaned(ControlPlane *c)
 {
     pthread_mutex_lock(&c->mutex);
     bool orphaned = c->orphaned;
@@ -75,7 +75,7 @@ bool star_orphaned(Star *c)
 
 /* ---- files */
 
-void star_take(Star *c, StarTake *take, void *context)
+void control_take(ControlPlane *c, ControlTake *take, void *context)
 {
     pthread_mutex_lock(&c->mutex);
     c->take = take;
@@ -83,20 +83,20 @@ void star_take(Star *c, StarTake *take, void *context)
     pthread_mutex_unlock(&c->mutex);
 }
 
-Status star_send(Star *c, StarKind kind, const void *content, size_t bytes)
+Status control_send(ControlPlane *c, ControlKind kind, const void *content, size_t bytes)
 {
     NetPeer *root = &c->peer[0].net;
     int64_t since = clock_ns();
     size_t queued = SIZE_MAX;
     for (;;) {
         pthread_mutex_lock(&c->mutex);
-        star_round(c, 0);
+        control_round(c, 0);
         bool gone = root->fd < 0 || root->closed || c->left, room = root->out_used < WINDOW;
         if (root->out_used < queued) since = clock_ns();
         queued = root->out_used;
         bool heard =
-            clock_ns() - c->peer[0].heard_ns < STAR_STALL_MS * 1000000ll; /* it is there: its disk needs long */
-        int64_t limit = heard ? STAR_FILES_MS : STAR_STALL_MS;
+            clock_ns() - c->peer[0].heard_ns < CONTROL_STALL_MS * 1000000ll; /* it is there: its disk needs long */
+        int64_t limit = heard ? CONTROL_FILES_MS : CONTROL_STALL_MS;
         if (!gone && room) peer_send(&c->peer[0], kind, content, bytes);
         pthread_mutex_unlock(&c->mutex);
         if (gone || clock_ns() - since > limit * 1000000)
@@ -106,7 +106,7 @@ Status star_send(Star *c, StarKind kind, const void *content, size_t bytes)
     }
 }
 
-bool star_unwanted(Star *c, const StarFile *file)
+bool control_unwanted(ControlPlane *c, const ControlFile *file)
 {
     pthread_mutex_lock(&c->mutex);
     bool unwanted = !memcmp(&c->unwanted, file, sizeof *file);
@@ -118,12 +118,12 @@ bool star_unwanted(Star *c, const StarFile *file)
 
 /* The first failure that was reported; else the result of the lowest rank that failed by itself; else of the lowest that
  * failed at all; else success. */
-static void result_choose(Star *c)
+static void result_choose(ControlPlane *c)
 {
     c->result = c->peer[c->rank].end;
     for (int secondary = 1; secondary >= 0; secondary--)
         for (int r = c->ranks - 1; r >= 0; r--) {
-            const StarEnd *end = &c->peer[r].end;
+            const ControlEnd *end = &c->peer[r].end;
             if (c->peer[r].ended && end->status != OK && (end->secondary != 0) == secondary) c->result = *end;
         }
     if (c->failed) c->result = c->failure;
@@ -131,37 +131,37 @@ static void result_choose(Star *c)
         if (c->peer[r].ended) c->result.signal = c->peer[r].end.signal;
 }
 
-void star_end(Star *c, const StarEnd *mine, StarEnd *result)
+void control_end(ControlPlane *c, const ControlEnd *mine, ControlEnd *result)
 {
     pthread_mutex_lock(&c->mutex);
     int64_t begun = clock_ns(), since = begun;
     c->peer[c->rank].end = *mine;
     c->peer[c->rank].ended = true;
-    if (!star_is_root(c)) peer_send(&c->peer[0], STAR_ENDED, mine, sizeof *mine);
+    if (!control_is_root(c)) peer_send(&c->peer[0], CONTROL_ENDED, mine, sizeof *mine);
     for (bool waits = true; waits && !c->decided;) {
-        int64_t limit = c->failed || mine->status != OK ? STAR_FAILED_MS : c->timeout_ms;
+        int64_t limit = c->failed || mine->status != OK ? CONTROL_FAILED_MS : c->timeout_ms;
         waits = false;
         for (int r = 0; r < c->ranks; r++)
             waits |=
-                c->peer[r].net.fd >= 0 && (!star_is_root(c) || !c->peer[r].ended) && !(c->failed && is_silent(c, r));
+                c->peer[r].net.fd >= 0 && (!control_is_root(c) || !c->peer[r].ended) && !(c->failed && is_silent(c, r));
         /* Rank 0 waits longer while files come; it still says so to the others by its heartbeats. */
-        int64_t latest = !star_is_root(c) ? c->peer[0].heard_ns : c->taking >= 0 ? clock_ns() : c->file_ns;
-        if (latest > since && latest - begun < STAR_FILES_MS * 1000000ll) since = latest;
+        int64_t latest = !control_is_root(c) ? c->peer[0].heard_ns : c->taking >= 0 ? clock_ns() : c->file_ns;
+        if (latest > since && latest - begun < CONTROL_FILES_MS * 1000000ll) since = latest;
         waits &= clock_ns() - since < limit * 1000000 && !c->left;
         if (!waits) break;
-        star_round(c, 0);
+        control_round(c, 0);
         pthread_mutex_unlock(&c->mutex); /* a request to stop can be passed on meanwhile */
-        pause_ms(STAR_TURN_MS);
+        pause_ms(CONTROL_SERVE_MS);
         pthread_mutex_lock(&c->mutex);
     }
     if (!c->decided) result_choose(c);
-    if (star_is_root(c)) all_send(c, STAR_RESULT, &c->result, sizeof c->result, 0);
+    if (control_is_root(c)) all_send(c, CONTROL_RESULT, &c->result, sizeof c->result, 0);
     c->decided = true;
     *result = c->result;
     pthread_mutex_unlock(&c->mutex);
 }
 
-void star_again(Star *c)
+void control_again(ControlPlane *c)
 {
     pthread_mutex_lock(&c->mutex);
     c->watching = c->decided = false;
@@ -169,7 +169,7 @@ void star_again(Star *c)
         Peer *peer = &c->peer[r];
         peer->ended = false;
         peer->alive_ns = 0;
-        bool connected = r != c->rank && (star_is_root(c) || r == 0);
+        bool connected = r != c->rank && (control_is_root(c) || r == 0);
         if (!connected || peer->net.fd >= 0) continue;
         c->orphaned |= r == 0;
         failure_make(c, ERR_COMM, r, "its %s has ended without a message: it was killed, or its host is down",
@@ -178,7 +178,7 @@ void star_again(Star *c)
     pthread_mutex_unlock(&c->mutex);
 }
 
-void star_leave(Star *c)
+void control_leave(ControlPlane *c)
 {
     pthread_mutex_lock(&c->mutex);
     c->left = true;

@@ -1,10 +1,10 @@
-/* How the programs of a run meet: handshakes of strangers, who is missing, opening and closing a star; see star.h. */
+/* How the programs of a run meet: handshakes, who is missing, opening and closing a control plane; see control.h. */
 #include "kernels/base/clock.h"
 #include "kernels/base/open.h"
 #include "kernels/base/pause.h"
 #include "kernels/base/progress.h"
 #include "kernels/base/text.h"
-#include "nccl_sync/hosts/star_internal.h"
+#include "nccl_sync/hosts/control_internal.h"
 
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -13,7 +13,7 @@
 
 enum { FILES_OPEN = 256 /* descriptors beside those of connections */ };
 
-uint64_t star_build(void)
+uint64_t control_build(void)
 {
     enum { PIECE = 1 << 20 };
     uint64_t digest = 0;
@@ -28,24 +28,24 @@ uint64_t star_build(void)
 }
 
 /* It is one of another number of programs, does not know the token, has seen that this rank does not, or has ended. */
-static void stranger_refuse(Star *c, const StarHello *hello)
+static void pending_refuse(ControlPlane *c, const ControlHello *hello)
 {
     c->refused++;
     c->claims = *hello;
 }
 
 /* A program of this job has come. */
-static void rank_take(Star *c, Stranger *stranger)
+static void rank_take(ControlPlane *c, Pending *pending)
 {
-    const StarHello *hello = &stranger->hello;
+    const ControlHello *hello = &pending->hello;
     if (hello->ranks != c->ranks) {
-        StarEnd end = {.status = ERR_ARG};
+        ControlEnd end = {.status = ERR_ARG};
         snprintf(end.message, sizeof end.message,
                  "rank %d on %s is one of %d programs, but rank 0 is one of %d; start all with the same number",
                  hello->rank, hello->host, hello->ranks, c->ranks);
-        stranger_refuse(c, hello);
-        peer_send(&stranger->peer, STAR_REFUSED, &end, sizeof end);
-        net_close(&stranger->peer.net);
+        pending_refuse(c, hello);
+        peer_send(&pending->peer, CONTROL_REFUSED, &end, sizeof end);
+        net_close(&pending->peer.net);
         return;
     }
     Peer *peer = &c->peer[hello->rank];
@@ -53,15 +53,15 @@ static void rank_take(Star *c, Stranger *stranger)
     if (twice) {
         failure_make(c, ERR_ARG, 0, "rank %d has come twice, from %s and from %s; every program needs its own rank",
                      hello->rank, peer->host, hello->host);
-        peer_send(&stranger->peer, STAR_FAILED, &c->failure, sizeof c->failure);
-        net_close(&stranger->peer.net);
+        peer_send(&pending->peer, CONTROL_FAILED, &c->failure, sizeof c->failure);
+        net_close(&pending->peer.net);
     } else {
-        *peer = stranger->peer;
+        *peer = pending->peer;
         peer->proven = true;
-        peer->stranger = false;
+        peer->pending = false;
         memcpy(peer->host, hello->host, sizeof peer->host);
-        stranger->peer = (Peer){.net.fd = -1};
-        if (c->failed) peer_send(peer, STAR_FAILED, &c->failure, sizeof c->failure);
+        pending->peer = (Peer){.net.fd = -1};
+        if (c->failed) peer_send(peer, CONTROL_FAILED, &c->failure, sizeof c->failure);
     }
     if (!twice && !c->config.any_build && hello->build != c->build)
         failure_make(c, ERR_ARG, 0,
@@ -71,56 +71,56 @@ static void rank_take(Star *c, Stranger *stranger)
 }
 
 /* The next frame of a handshake. */
-static void stranger_turn(Star *c, Stranger *stranger)
+static void pending_serve(ControlPlane *c, Pending *pending)
 {
-    NetPeer *net = &stranger->peer.net;
-    StarFrame frame;
+    NetPeer *net = &pending->peer.net;
+    ControlFrame frame;
     Proof proof;
-    const Hello hello = hello_of(c->config.channel, &stranger->hello);
-    bool open = peer_receive(&stranger->peer);
-    int64_t length = star_frame_read(net->in, net->in_used, &frame);
-    bool silent = clock_ns() - stranger->peer.heard_ns > HELLO_MS * 1000000ll;
-    if (length > 0 && frame.kind == STAR_HELLO && !stranger->greeted) {
-        memcpy(&stranger->hello, frame.content, sizeof stranger->hello);
+    const Hello hello = hello_of(c->config.channel, &pending->hello);
+    bool open = peer_receive(&pending->peer);
+    int64_t length = control_frame_read(net->in, net->in_used, &frame);
+    bool silent = clock_ns() - pending->peer.heard_ns > HELLO_MS * 1000000ll;
+    if (length > 0 && frame.kind == CONTROL_HELLO && !pending->challenged) {
+        memcpy(&pending->hello, frame.content, sizeof pending->hello);
         net_skip(net, (size_t)length);
-        stranger->greeted = handshake_challenge(&c->config.secret, &hello, &stranger->challenge) == OK;
-        if (stranger->greeted)
-            peer_send(&stranger->peer, STAR_CHALLENGE, &stranger->challenge, sizeof stranger->challenge);
+        pending->challenged = handshake_challenge(&c->config.secret, &hello, &pending->challenge) == OK;
+        if (pending->challenged)
+            peer_send(&pending->peer, CONTROL_CHALLENGE, &pending->challenge, sizeof pending->challenge);
         else
             net_close(net);
         return;
     }
-    if (length > 0 && frame.kind == STAR_PROOF && stranger->greeted) {
+    if (length > 0 && frame.kind == CONTROL_PROOF && pending->challenged) {
         memcpy(&proof, frame.content, sizeof proof);
         net_skip(net, (size_t)length);
-        if (handshake_holds(&c->config.secret, &hello, &stranger->challenge, &proof)) {
-            rank_take(c, stranger);
+        if (handshake_holds(&c->config.secret, &hello, &pending->challenge, &proof)) {
+            rank_take(c, pending);
             return;
         }
     }
     if (length == 0 && open && !silent) return;
-    if (stranger->greeted) stranger_refuse(c, &stranger->hello);
+    if (pending->challenged) pending_refuse(c, &pending->hello);
     net_close(net);
 }
 
-static void strangers_turn(Star *c)
+static void pending_serve_all(ControlPlane *c)
 {
-    for (int i = 0; i < STRANGERS_MAX; i++) {
-        if (c->stranger[i].peer.net.fd >= 0) continue;
+    for (int i = 0; i < PENDING_MAX; i++) {
+        if (c->pending[i].peer.net.fd >= 0) continue;
         int fd = accept(c->listener, NULL, NULL);
         if (fd < 0) break;
         net_prepare(fd);
-        c->stranger[i] = (Stranger){.peer = {.net.fd = fd, .heard_ns = clock_ns(), .stranger = true}};
+        c->pending[i] = (Pending){.peer = {.net.fd = fd, .heard_ns = clock_ns(), .pending = true}};
     }
-    for (int i = 0; i < STRANGERS_MAX; i++)
-        if (c->stranger[i].peer.net.fd >= 0) stranger_turn(c, &c->stranger[i]);
+    for (int i = 0; i < PENDING_MAX; i++)
+        if (c->pending[i].peer.net.fd >= 0) pending_serve(c, &c->pending[i]);
 }
 
 /* Rank 0 has a connection to each of the others. */
 static Status descriptors_allow(int ranks)
 {
     struct rlimit limit;
-    rlim_t wanted = (rlim_t)ranks + STRANGERS_MAX + FILES_OPEN;
+    rlim_t wanted = (rlim_t)ranks + PENDING_MAX + FILES_OPEN;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted || ranks < FILES_OPEN) return OK;
     rlim_t was = limit.rlim_cur;
     limit.rlim_cur = wanted;
@@ -132,7 +132,7 @@ static Status descriptors_allow(int ranks)
 }
 
 /* Says for whom this program waits, if that is due. */
-static void wait_note(Star *c, const char *for_whom)
+static void wait_note(ControlPlane *c, const char *for_whom)
 {
     int64_t now = clock_ns();
     if (!c->config.waits || now < c->note_ns) return;
@@ -141,7 +141,7 @@ static void wait_note(Star *c, const char *for_whom)
 }
 
 /* "1, 2, 5": the ranks that have not come. */
-static const char *ranks_missing(const Star *c, char *text, size_t bytes)
+static const char *ranks_missing(const ControlPlane *c, char *text, size_t bytes)
 {
     Text absent = text_start(text, bytes);
     for (int r = 1; r < c->ranks; r++)
@@ -149,7 +149,7 @@ static const char *ranks_missing(const Star *c, char *text, size_t bytes)
     return text;
 }
 
-static void root_wait_note(Star *c, int port)
+static void root_wait_note(ControlPlane *c, int port)
 {
     char missing[512], whom[768];
     snprintf(whom, sizeof whom, "for rank %s of %d programs to connect to port %d of %s",
@@ -157,7 +157,7 @@ static void root_wait_note(Star *c, int port)
     wait_note(c, whom);
 }
 
-static void other_wait_note(Star *c, const char *why)
+static void other_wait_note(ControlPlane *c, const char *why)
 {
     char whom[768];
     snprintf(whom, sizeof whom, "for rank 0 of %d programs at %s, port %d: %s", c->ranks, c->config.master,
@@ -165,7 +165,7 @@ static void other_wait_note(Star *c, const char *why)
     wait_note(c, whom);
 }
 
-static Status root_meet(Star *c, int port, int64_t deadline)
+static Status root_meet(ControlPlane *c, int port, int64_t deadline)
 {
     int here = 1;
     TRY(descriptors_allow(c->ranks));
@@ -174,8 +174,8 @@ static Status root_meet(Star *c, int port, int64_t deadline)
         bool failed = c->failed;
         progress_made("waiting for the other hosts");
         root_wait_note(c, port);
-        star_round(c, STAR_LOOK_MS);
-        strangers_turn(c);
+        control_round(c, CONTROL_LOOK_MS);
+        pending_serve_all(c);
         if (c->failed && !failed) deadline = clock_ns() + MEET_LATE_MS * 1000000ll;
         here = 1;
         for (int r = 1; r < c->ranks; r++) here += c->peer[r].net.fd >= 0;
@@ -199,23 +199,24 @@ static Status root_meet(Star *c, int port, int64_t deadline)
     }
     close(c->listener);
     c->listener = -1;
-    for (int i = 0; i < STRANGERS_MAX; i++) net_close(&c->stranger[i].peer.net);
+    for (int i = 0; i < PENDING_MAX; i++) net_close(&c->pending[i].peer.net);
     if (c->failed) return failure_status(c);
-    char *hosts = malloc((size_t)c->ranks * STAR_HOST_BYTES);
+    char *hosts = malloc((size_t)c->ranks * CONTROL_HOST_BYTES);
     if (!hosts) return FAIL(ERR_MEMORY, "no memory for the names of %d hosts", c->ranks);
-    for (int r = 0; r < c->ranks; r++) memcpy(hosts + (size_t)r * STAR_HOST_BYTES, c->peer[r].host, STAR_HOST_BYTES);
-    all_send(c, STAR_WELCOME, hosts, (size_t)c->ranks * STAR_HOST_BYTES, 0);
+    for (int r = 0; r < c->ranks; r++)
+        memcpy(hosts + (size_t)r * CONTROL_HOST_BYTES, c->peer[r].host, CONTROL_HOST_BYTES);
+    all_send(c, CONTROL_WELCOME, hosts, (size_t)c->ranks * CONTROL_HOST_BYTES, 0);
     free(hosts);
     return OK;
 }
 
 /* Connect to rank 0 and wait until all have come. A connection that ends before is tried again: rank 0 may be that of an
  * earlier attempt. */
-static Status other_meet(Star *c, const StarConfig *config, int64_t deadline)
+static Status other_meet(ControlPlane *c, const ControlConfig *config, int64_t deadline)
 {
     char why[256] = "no attempt";
-    StarHello *hello = &c->hello;
-    *hello = (StarHello){.build = c->build, .rank = c->rank, .ranks = c->ranks};
+    ControlHello *hello = &c->hello;
+    *hello = (ControlHello){.build = c->build, .rank = c->rank, .ranks = c->ranks};
     snprintf(hello->version, sizeof hello->version, "%s", TOWERS_VERSION);
     memcpy(hello->host, c->peer[c->rank].host, sizeof hello->host);
     Peer *root = &c->peer[0];
@@ -226,17 +227,17 @@ static Status other_meet(Star *c, const StarConfig *config, int64_t deadline)
         if (root->net.fd >= 0) {
             root->proven = false;
             TRY(random_bytes(hello->nonce, sizeof hello->nonce));
-            peer_send(root, STAR_HELLO, hello, sizeof *hello);
+            peer_send(root, CONTROL_HELLO, hello, sizeof *hello);
             snprintf(why, sizeof why, "connected, but not all programs have come");
         }
         while (root->net.fd >= 0 && !c->welcome && !c->failed && clock_ns() < deadline + NET_ATTEMPT_MS * 1000000ll) {
             root->ended = true; /* its end is no failure yet */
             progress_made("waiting for the other hosts");
             other_wait_note(c, why);
-            star_round(c, STAR_LOOK_MS);
+            control_round(c, CONTROL_LOOK_MS);
         }
         root->ended = false;
-        if (!c->welcome && !c->failed) pause_ms(STAR_LOOK_MS);
+        if (!c->welcome && !c->failed) pause_ms(CONTROL_LOOK_MS);
     }
     if (c->failed) return failure_status(c);
     c->orphaned = false; /* attempts that failed do not count */
@@ -245,49 +246,49 @@ static Status other_meet(Star *c, const StarConfig *config, int64_t deadline)
                 c->rank, hello->host, config->master, config->port, (double)c->timeout_ms * 1e-3, why);
 }
 
-Status star_open(const StarConfig *config, Star **made)
+Status control_open(const ControlConfig *config, ControlPlane **made)
 {
     Status st = OK;
-    Star *c = calloc(1, sizeof *c);
+    ControlPlane *c = calloc(1, sizeof *c);
     if (!c) return FAIL(ERR_MEMORY, "no memory for connections between programs");
-    *c = (Star){.rank = config->rank,
-                .ranks = config->ranks,
-                .timeout_ms = config->timeout_ms,
-                .build = config->any_build ? 0 : star_build(),
-                .config = *config,
-                .listener = -1,
-                .taking = -1,
-                .peer = calloc((size_t)config->ranks, sizeof *c->peer)};
+    *c = (ControlPlane){.rank = config->rank,
+                        .ranks = config->ranks,
+                        .timeout_ms = config->timeout_ms,
+                        .build = config->any_build ? 0 : control_build(),
+                        .config = *config,
+                        .listener = -1,
+                        .taking = -1,
+                        .peer = calloc((size_t)config->ranks, sizeof *c->peer)};
     pthread_mutex_init(&c->mutex, NULL);
-    for (int i = 0; i < STRANGERS_MAX; i++) c->stranger[i].peer.net.fd = -1;
+    for (int i = 0; i < PENDING_MAX; i++) c->pending[i].peer.net.fd = -1;
     for (int r = 0; c->peer && r < c->ranks; r++) c->peer[r] = (Peer){.net.fd = -1};
     if (!c->peer) TRY_OUT(FAIL(ERR_MEMORY, "no memory for connections of %d programs", config->ranks));
     char *host = c->peer[c->rank].host;
     if (config->host)
-        snprintf(host, STAR_HOST_BYTES, "%.*s", STAR_HOST_BYTES - 1, config->host);
-    else if (gethostname(host, STAR_HOST_BYTES - 1) != 0)
-        snprintf(host, STAR_HOST_BYTES, "an unnamed host");
+        snprintf(host, CONTROL_HOST_BYTES, "%.*s", CONTROL_HOST_BYTES - 1, config->host);
+    else if (gethostname(host, CONTROL_HOST_BYTES - 1) != 0)
+        snprintf(host, CONTROL_HOST_BYTES, "an unnamed host");
     c->met_from_ns = clock_ns();
     c->note_ns = c->met_from_ns + MEET_NOTE_MS * 1000000ll;
     int64_t deadline = c->met_from_ns + config->timeout_ms * 1000000;
-    TRY_OUT(star_is_root(c) ? root_meet(c, config->port, deadline) : other_meet(c, config, deadline));
+    TRY_OUT(control_is_root(c) ? root_meet(c, config->port, deadline) : other_meet(c, config, deadline));
     *made = c;
     return OK;
 out:
-    star_close(c);
+    control_close(c);
     return st;
 }
 
-void star_forget(Star *c)
+void control_forget(ControlPlane *c)
 {
     if (!c) return;
     for (int r = 0; c->peer && r < c->ranks; r++) net_close(&c->peer[r].net);
 }
 
-void star_close(Star *c)
+void control_close(ControlPlane *c)
 {
     if (!c) return;
-    int64_t deadline = clock_ns() + STAR_FLUSH_MS * 1000000ll;
+    int64_t deadline = clock_ns() + CONTROL_FLUSH_MS * 1000000ll;
     /* The last frames leave. A connection closed with unread bytes in it would be reset, and they would be lost. */
     for (bool left = true; left && clock_ns() < deadline;) {
         left = false;
@@ -299,7 +300,7 @@ void star_close(Star *c)
             peer->net.in_used = 0;
             left |= peer_receive(peer);
         }
-        if (left) pause_ms(STAR_TURN_MS);
+        if (left) pause_ms(CONTROL_SERVE_MS);
     }
     for (int r = 0; c->peer && r < c->ranks; r++) {
         net_close(&c->peer[r].net);
@@ -310,17 +311,17 @@ void star_close(Star *c)
     free(c);
 }
 
-int star_rank(const Star *c)
+int control_rank(const ControlPlane *c)
 {
     return c->rank;
 }
 
-int star_ranks(const Star *c)
+int control_ranks(const ControlPlane *c)
 {
     return c->ranks;
 }
 
-const char *star_host(const Star *c, int rank)
+const char *control_host(const ControlPlane *c, int rank)
 {
     return c->peer[rank].host;
 }

@@ -1,46 +1,46 @@
-/* Messages between the leaders of all groups over a star of connections (hosts/star.h), where no MPI has started them: what
+/* Messages between the leaders of all groups over a control plane (hosts/control.h), where no MPI has started them: what
  * NCCL needs beside its own collectives. No sums: send and receive are refused.
  *
  * One collective is in progress at a time. A part that comes early waits until its collective begins. */
-#include "nccl_sync/hosts/star.h"
+#include "nccl_sync/hosts/control.h"
 #include "nccl_sync/link.h"
 
-_Static_assert((int)sizeof(Notice) <= (int)STAR_NOTICE_BYTES, "a notice fits into a frame");
+_Static_assert((int)sizeof(LeaderMessage) <= (int)CONTROL_MESSAGE_BYTES, "a message fits into a frame");
 
-typedef enum StarWork { WORK_NOTHING = 0, WORK_BROADCAST, WORK_GATHER } StarWork;
+typedef enum ControlWork { WORK_NOTHING = 0, WORK_BROADCAST, WORK_GATHER } ControlWork;
 
-typedef struct StarLink {
+typedef struct ControlLink {
     Link link;
-    Star *star; /* owned */
+    ControlPlane *control; /* owned */
     int group, groups;
     /* the collective in progress */
-    StarWork work;
+    ControlWork work;
     char *at;
     size_t bytes;
     int root, left; /* gather in group 0: parts that have not come */
     bool *has_come; /* owned: [groups] */
-} StarLink;
+} ControlLink;
 
 /* From group 0 to all others, except one. */
-static void all_post(const StarLink *l, const void *bytes, size_t count, int except)
+static void all_post(const ControlLink *l, const void *bytes, size_t count, int except)
 {
     for (int g = 1; g < l->groups; g++)
-        if (g != except) star_post(l->star, g, bytes, count);
+        if (g != except) control_post(l->control, g, bytes, count);
 }
 
 /* Takes the parts that have come; *ended: they were the last. */
-static Status work_continue(StarLink *l, bool *ended)
+static Status work_continue(ControlLink *l, bool *ended)
 {
     bool hub = l->group == 0;
     if (l->work == WORK_BROADCAST) {
-        TRY(star_collect(l->star, hub ? l->root : 0, l->at, l->bytes, ended));
+        TRY(control_collect(l->control, hub ? l->root : 0, l->at, l->bytes, ended));
         if (*ended && hub) all_post(l, l->at, l->bytes, l->root);
         return OK;
     }
-    if (!hub) return star_collect(l->star, 0, l->at, l->bytes * (size_t)l->groups, ended);
+    if (!hub) return control_collect(l->control, 0, l->at, l->bytes * (size_t)l->groups, ended);
     for (int g = 1; g < l->groups; g++) {
         if (l->has_come[g]) continue;
-        TRY(star_collect(l->star, g, l->at + (size_t)g * l->bytes, l->bytes, &l->has_come[g]));
+        TRY(control_collect(l->control, g, l->at + (size_t)g * l->bytes, l->bytes, &l->has_come[g]));
         l->left -= l->has_come[g];
     }
     *ended = l->left == 0;
@@ -48,7 +48,7 @@ static Status work_continue(StarLink *l, bool *ended)
     return OK;
 }
 
-static Status work_begin(StarLink *l, StarWork work, void *at, size_t bytes, int root, int *request)
+static Status work_begin(ControlLink *l, ControlWork work, void *at, size_t bytes, int root, int *request)
 {
     *request = 0;
     l->work = work;
@@ -57,10 +57,10 @@ static Status work_begin(StarLink *l, StarWork work, void *at, size_t bytes, int
     l->root = root;
     l->left = l->groups - 1;
     for (int g = 0; g < l->groups; g++) l->has_come[g] = false;
-    if (work == WORK_GATHER && l->group > 0) star_post(l->star, 0, l->at + (size_t)l->group * bytes, bytes);
+    if (work == WORK_GATHER && l->group > 0) control_post(l->control, 0, l->at + (size_t)l->group * bytes, bytes);
     if (work == WORK_GATHER || root != l->group) return OK;
     if (l->group > 0)
-        star_post(l->star, 0, at, bytes);
+        control_post(l->control, 0, at, bytes);
     else
         all_post(l, at, bytes, 0);
     l->work = WORK_NOTHING;
@@ -69,20 +69,20 @@ static Status work_begin(StarLink *l, StarWork work, void *at, size_t bytes, int
 
 static Status link_broadcast(Link *link, void *buf, size_t bytes, int root, int *request)
 {
-    return work_begin((StarLink *)link, WORK_BROADCAST, buf, bytes, root, request);
+    return work_begin((ControlLink *)link, WORK_BROADCAST, buf, bytes, root, request);
 }
 
 static Status link_gather(Link *link, void *all, size_t bytes, int *request)
 {
-    return work_begin((StarLink *)link, WORK_GATHER, all, bytes, 0, request);
+    return work_begin((ControlLink *)link, WORK_GATHER, all, bytes, 0, request);
 }
 
 static Status link_test(Link *link, int request, bool *ended)
 {
-    StarLink *l = (StarLink *)link;
+    ControlLink *l = (ControlLink *)link;
     (void)request;
     *ended = l->work == WORK_NOTHING;
-    Status st = star_pump(l->star);
+    Status st = control_pump(l->control);
     if (!*ended) TRY(work_continue(l, ended));
     if (*ended) l->work = WORK_NOTHING;
     return *ended ? OK : st; /* after its end the others may have closed their connections already */
@@ -99,35 +99,35 @@ static Status link_receive(Link *link, int from, void *to, size_t bytes, int *re
     return link_send(link, from, to, bytes, request);
 }
 
-static Status link_notify(Link *link, int to, const Notice *notice)
+static Status link_notify(Link *link, int to, const LeaderMessage *message)
 {
-    star_notify(((StarLink *)link)->star, to, notice, sizeof *notice);
+    control_notify(((ControlLink *)link)->control, to, message, sizeof *message);
     return OK;
 }
 
-static Status link_poll(Link *link, Notice *notice, bool *heard)
+static Status link_poll(Link *link, LeaderMessage *message, bool *heard)
 {
-    StarLink *l = (StarLink *)link;
-    TRY(star_pump(l->star));
-    *heard = star_poll(l->star, notice, sizeof *notice);
+    ControlLink *l = (ControlLink *)link;
+    TRY(control_pump(l->control));
+    *heard = control_poll(l->control, message, sizeof *message);
     return OK;
 }
 
 static bool link_flushed(Link *link)
 {
-    return star_flushed(((StarLink *)link)->star);
+    return control_flushed(((ControlLink *)link)->control);
 }
 
 static void link_close(Link *link, bool orderly)
 {
-    StarLink *l = (StarLink *)link;
-    if (!orderly) star_forget(l->star); /* nobody waits for what is still queued */
-    star_close(l->star);
+    ControlLink *l = (ControlLink *)link;
+    if (!orderly) control_forget(l->control); /* nobody waits for what is still queued */
+    control_close(l->control);
     free(l->has_come);
     free(l);
 }
 
-static const LinkOps star_ops = {
+static const LinkOps control_ops = {
     .send = link_send,
     .receive = link_receive,
     .broadcast = link_broadcast,
@@ -139,10 +139,10 @@ static const LinkOps star_ops = {
     .close = link_close,
 };
 
-Status link_star_open(const CommConfig *config, Link **made)
+Status link_control_open(const CommConfig *config, Link **made)
 {
     const Placement *place = &config->place;
-    const StarConfig star = {.rank = place->group,
+    const ControlConfig control = {.rank = place->group,
                              .ranks = place->groups,
                              .host = place->host,
                              .master = config->master,
@@ -153,16 +153,16 @@ Status link_star_open(const CommConfig *config, Link **made)
                              .part = "first tower process",
                              .any_build = true, /* the supervisors have compared them */
                              .timeout_ms = config->timeout_ms};
-    StarLink *l = calloc(1, sizeof *l);
+    ControlLink *l = calloc(1, sizeof *l);
     bool *has_come = calloc((size_t)place->groups, sizeof *has_come);
     Status st = l && has_come ? OK : FAIL(ERR_MEMORY, "no memory for messages between %d groups", place->groups);
-    if (st == OK) st = star_open(&star, &l->star);
+    if (st == OK) st = control_open(&control, &l->control);
     if (st != OK) {
         free(l);
         free(has_come);
         return st;
     }
-    l->link.ops = &star_ops;
+    l->link.ops = &control_ops;
     l->group = place->group;
     l->groups = place->groups;
     l->has_come = has_come;

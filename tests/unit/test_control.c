@@ -1,9 +1,9 @@
 /* The control channel: its frames, and programs (processes on this host) that meet, ask each other to stop, fail, die, and end with
  * one result; whoever does not know their secret neither commands nor joins them. */
 #include "kernels/base/clock.h"
+#include "nccl_sync/hosts/control.h"
 #include "nccl_sync/hosts/frames.h"
 #include "nccl_sync/hosts/net.h"
-#include "nccl_sync/hosts/star.h"
 #include "tests/support/free_port.h"
 #include "tests/support/unit.h"
 
@@ -30,7 +30,7 @@ enum { SANITIZED = 0 };
 
 static size_t frame_put(uint8_t *to, uint32_t kind, const void *content, uint32_t bytes)
 {
-    StarHead head = {STAR_MAGIC, kind, bytes};
+    ControlHead head = {CONTROL_MAGIC, kind, bytes};
     memcpy(to, &head, sizeof head);
     if (bytes) memcpy(to + sizeof head, content, bytes);
     return sizeof head + bytes;
@@ -39,84 +39,84 @@ static size_t frame_put(uint8_t *to, uint32_t kind, const void *content, uint32_
 TEST(test_frames)
 {
     uint8_t bytes[4096];
-    StarFrame frame;
-    StarEnd end = {.rank = 2, .status = ERR_COMM, .signal = SIGTERM, .message = "tower 4"};
-    StarHello hello = {.rank = 1, .ranks = 2, .version = "1", .host = "a"};
+    ControlFrame frame;
+    ControlEnd end = {.rank = 2, .status = ERR_COMM, .signal = SIGTERM, .message = "tower 4"};
+    ControlHello hello = {.rank = 1, .ranks = 2, .version = "1", .host = "a"};
     int32_t number = SIGTERM;
     int64_t life = -1;
 
-    size_t count = frame_put(bytes, STAR_FAILED, &end, sizeof end);
-    for (size_t n = 0; n < count; n++) assert_int_equal(star_frame_read(bytes, n, &frame), 0);
-    assert_int_equal(star_frame_read(bytes, count + 5, &frame), count);
-    assert_true(frame.kind == STAR_FAILED && frame.bytes == sizeof end && !memcmp(frame.content, &end, sizeof end));
+    size_t count = frame_put(bytes, CONTROL_FAILED, &end, sizeof end);
+    for (size_t n = 0; n < count; n++) assert_int_equal(control_frame_read(bytes, n, &frame), 0);
+    assert_int_equal(control_frame_read(bytes, count + 5, &frame), count);
+    assert_true(frame.kind == CONTROL_FAILED && frame.bytes == sizeof end && !memcmp(frame.content, &end, sizeof end));
 
     bytes[0] ^= 1; /* magic */
-    assert_int_equal(star_frame_read(bytes, count, &frame), -1);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
     memset(end.message, 'x', sizeof end.message); /* without an end */
-    count = frame_put(bytes, STAR_FAILED, &end, sizeof end);
-    assert_int_equal(star_frame_read(bytes, count, &frame), -1);
-    end = (StarEnd){.status = OK}; /* no failure, but a result */
-    count = frame_put(bytes, STAR_FAILED, &end, sizeof end);
-    assert_int_equal(star_frame_read(bytes, count, &frame), -1);
-    count = frame_put(bytes, STAR_REFUSED, &end, sizeof end);
-    assert_int_equal(star_frame_read(bytes, count, &frame), -1);
-    count = frame_put(bytes, STAR_RESULT, &end, sizeof end);
-    assert_int_equal(star_frame_read(bytes, count, &frame), count);
-    end = (StarEnd){.status = STATUS_COUNT};
-    count = frame_put(bytes, STAR_RESULT, &end, sizeof end);
-    assert_int_equal(star_frame_read(bytes, count, &frame), -1);
+    count = frame_put(bytes, CONTROL_FAILED, &end, sizeof end);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+    end = (ControlEnd){.status = OK}; /* no failure, but a result */
+    count = frame_put(bytes, CONTROL_FAILED, &end, sizeof end);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+    count = frame_put(bytes, CONTROL_REFUSED, &end, sizeof end);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+    count = frame_put(bytes, CONTROL_RESULT, &end, sizeof end);
+    assert_int_equal(control_frame_read(bytes, count, &frame), count);
+    end = (ControlEnd){.status = STATUS_COUNT};
+    count = frame_put(bytes, CONTROL_RESULT, &end, sizeof end);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
 
-    count = frame_put(bytes, STAR_HELLO, &hello, sizeof hello);
-    assert_int_equal(star_frame_read(bytes, count, &frame), count);
+    count = frame_put(bytes, CONTROL_HELLO, &hello, sizeof hello);
+    assert_int_equal(control_frame_read(bytes, count, &frame), count);
     hello.rank = 2; /* of 2 */
-    count = frame_put(bytes, STAR_HELLO, &hello, sizeof hello);
-    assert_int_equal(star_frame_read(bytes, count, &frame), -1);
+    count = frame_put(bytes, CONTROL_HELLO, &hello, sizeof hello);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
 
-    count = frame_put(bytes, STAR_STOP, &number, sizeof number);
-    assert_int_equal(star_frame_read(bytes, count, &frame), count);
+    count = frame_put(bytes, CONTROL_STOP, &number, sizeof number);
+    assert_int_equal(control_frame_read(bytes, count, &frame), count);
     number = 0;
-    count = frame_put(bytes, STAR_STOP, &number, sizeof number);
-    assert_int_equal(star_frame_read(bytes, count, &frame), -1);
-    count = frame_put(bytes, STAR_BEAT, &life, sizeof life);
-    assert_int_equal(star_frame_read(bytes, count, &frame), -1);
-    count = frame_put(bytes, STAR_GO, &life, 1);
-    assert_int_equal(star_frame_read(bytes, count, &frame), -1);
-    count = frame_put(bytes, STAR_KINDS, NULL, 0);
-    assert_int_equal(star_frame_read(bytes, count, &frame), -1);
-    StarFile files[] = {{FILE_STACK, 2, 5, 7, 0, 0},  {FILE_KINDS, 2, 5, 7, 0, 0},
-                        {-1, 2, 5, 7, 0, 0},          {FILE_STACK, -1, 5, 7, 0, 0},
-                        {FILE_STACK, 2, -1, 7, 0, 0}, {FILE_STACK, 2, 5, (uint64_t)STAR_FILE_MAX + 1, 0, 0}};
+    count = frame_put(bytes, CONTROL_STOP, &number, sizeof number);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+    count = frame_put(bytes, CONTROL_BEAT, &life, sizeof life);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+    count = frame_put(bytes, CONTROL_GO, &life, 1);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+    count = frame_put(bytes, CONTROL_KINDS, NULL, 0);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+    ControlFile files[] = {{FILE_STACK, 2, 5, 7, 0, 0},  {FILE_KINDS, 2, 5, 7, 0, 0},
+                           {-1, 2, 5, 7, 0, 0},          {FILE_STACK, -1, 5, 7, 0, 0},
+                           {FILE_STACK, 2, -1, 7, 0, 0}, {FILE_STACK, 2, 5, (uint64_t)CONTROL_FILE_MAX + 1, 0, 0}};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        count = frame_put(bytes, i % 2 ? STAR_FILE : STAR_HAVE, &files[i], sizeof files[i]);
-        assert_int_equal(star_frame_read(bytes, count, &frame), i ? -1 : (int64_t)count);
+        count = frame_put(bytes, i % 2 ? CONTROL_FILE : CONTROL_HAVE, &files[i], sizeof files[i]);
+        assert_int_equal(control_frame_read(bytes, count, &frame), i ? -1 : (int64_t)count);
     }
-    count = frame_put(bytes, STAR_FILE, &files[0], sizeof files[0] - 1);
-    assert_int_equal(star_frame_read(bytes, count, &frame), -1);
-    StarHead head = {STAR_MAGIC, STAR_BYTES, STAR_CONTENT_MAX + 1};
+    count = frame_put(bytes, CONTROL_FILE, &files[0], sizeof files[0] - 1);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+    ControlHead head = {CONTROL_MAGIC, CONTROL_BYTES, CONTROL_CONTENT_MAX + 1};
     memcpy(bytes, &head, sizeof head);
-    assert_int_equal(star_frame_read(bytes, sizeof head, &frame), -1);
+    assert_int_equal(control_frame_read(bytes, sizeof head, &frame), -1);
 }
 
 /* ---- programs */
 
 static const Secret secret = {{7, 1, 4, 2, 8, 5, 7, 1}};
 
-static StarConfig config_of(int ranks)
+static ControlConfig config_of(int ranks)
 {
-    return (StarConfig){.channel = "control",
-                        .part = "supervisor",
-                        .timeout_ms = TIMEOUT_MS,
-                        .ranks = ranks,
-                        .master = "127.0.0.1",
-                        .port = free_port(),
-                        .secret = secret,
-                        .secret_from = "TOWERS_TOKEN"};
+    return (ControlConfig){.channel = "control",
+                           .part = "supervisor",
+                           .timeout_ms = TIMEOUT_MS,
+                           .ranks = ranks,
+                           .master = "127.0.0.1",
+                           .port = free_port(),
+                           .secret = secret,
+                           .secret_from = "TOWERS_TOKEN"};
 }
 
 #define CHECK(what)                                                                                                    \
     do {                                                                                                               \
         if (!(what)) {                                                                                                 \
-            fprintf(stderr, "rank %d: not %s: %s\n", star_rank(c), #what, status_message());                           \
+            fprintf(stderr, "rank %d: not %s: %s\n", control_rank(c), #what, status_message());                        \
             _exit(99);                                                                                                 \
         }                                                                                                              \
     } while (0)
@@ -127,61 +127,62 @@ static void nap(void)
 }
 
 /* All turn until somebody asks for a stop; then each has its result. */
-static int stops(Star *c)
+static int stops(ControlPlane *c)
 {
-    char *text = star_rank(c) == 0 ? strdup("runs/a") : NULL;
-    size_t count = star_rank(c) == 0 ? strlen(text) : 0;
-    CHECK(star_broadcast(c, &text, &count) == OK && !strcmp(text, "runs/a") && count == 6);
+    char *text = control_rank(c) == 0 ? strdup("runs/a") : NULL;
+    size_t count = control_rank(c) == 0 ? strlen(text) : 0;
+    CHECK(control_broadcast(c, &text, &count) == OK && !strcmp(text, "runs/a") && count == 6);
     free(text);
     for (int round = 0; round < 2; round++) {
-        int mine = 10 * round + star_rank(c), all[RANKS];
-        CHECK(star_gather(c, &mine, sizeof mine, "its number", all) == OK);
+        int mine = 10 * round + control_rank(c), all[RANKS];
+        CHECK(control_gather(c, &mine, sizeof mine, "its number", all) == OK);
         for (int r = 0; r < RANKS; r++) CHECK(all[r] == 10 * round + r);
     }
-    CHECK(star_barrier(c, "try") == OK);
-    CHECK(star_barrier(c, "try again") == OK);
-    star_watch(c);
-    if (star_rank(c) == 2) star_stop(c, SIGTERM);
-    while (!star_stop_asked(c) || !star_others_alive(c)) {
-        star_turn(c, clock_ns());
+    CHECK(control_barrier(c, "try") == OK);
+    CHECK(control_barrier(c, "try again") == OK);
+    control_watch(c);
+    if (control_rank(c) == 2) control_stop(c, SIGTERM);
+    while (!control_stop_asked(c) || !control_others_alive(c)) {
+        control_serve(c, clock_ns());
         nap();
     }
-    CHECK(star_stop_asked(c) == SIGTERM);
-    StarEnd mine = {.rank = star_rank(c), .status = ERR_INTERRUPTED, .signal = star_rank(c) ? SIGTERM : 0}, all;
-    star_end(c, &mine, &all);
+    CHECK(control_stop_asked(c) == SIGTERM);
+    ControlEnd mine = {.rank = control_rank(c), .status = ERR_INTERRUPTED, .signal = control_rank(c) ? SIGTERM : 0},
+               all;
+    control_end(c, &mine, &all);
     CHECK(all.status == ERR_INTERRUPTED && all.rank == 0 && all.signal == SIGTERM);
     return 0;
 }
 
 /* The first failure counts, not those that follow from it. */
-static int fails(Star *c)
+static int fails(ControlPlane *c)
 {
-    StarEnd failure = {.rank = 1, .status = ERR_DEVICE, .message = "tower 1: no device"}, all;
-    Status met = star_barrier(c, "meet"); /* or the failure comes with the end of the barrier */
+    ControlEnd failure = {.rank = 1, .status = ERR_DEVICE, .message = "tower 1: no device"}, all;
+    Status met = control_barrier(c, "meet"); /* or the failure comes with the end of the barrier */
     CHECK(met == OK || met == ERR_DEVICE);
-    star_watch(c);
-    if (star_rank(c) == 1) star_fail(c, &failure);
-    while (!star_failed(c, &all)) {
-        star_turn(c, clock_ns());
+    control_watch(c);
+    if (control_rank(c) == 1) control_fail(c, &failure);
+    while (!control_failed(c, &all)) {
+        control_serve(c, clock_ns());
         nap();
     }
-    StarEnd mine = {.rank = star_rank(c), .status = ERR_COMM, .secondary = star_rank(c) != 1};
-    star_end(c, &mine, &all);
+    ControlEnd mine = {.rank = control_rank(c), .status = ERR_COMM, .secondary = control_rank(c) != 1};
+    control_end(c, &mine, &all);
     CHECK(all.status == ERR_DEVICE && all.rank == 1 && !strcmp(all.message, "tower 1: no device"));
     return 0;
 }
 
 /* One rank gives less than the others, which learn it. */
-static int gives_less(Star *c)
+static int gives_less(ControlPlane *c)
 {
     char mine[8] = "", all[RANKS * sizeof mine];
-    Status st = star_gather(c, mine, star_rank(c) == 2 ? 4 : 8, "its name", all);
-    CHECK(st == ERR_INTERNAL || star_rank(c) > 0);
-    if (star_rank(c) == 0) {
+    Status st = control_gather(c, mine, control_rank(c) == 2 ? 4 : 8, "its name", all);
+    CHECK(st == ERR_INTERNAL || control_rank(c) > 0);
+    if (control_rank(c) == 0) {
         CHECK(strstr(status_message(), "rank 2") && strstr(status_message(), "sent 4 bytes of its name, not 8"));
-        StarEnd failure = {.status = ERR_INTERNAL, .message = "different sizes"};
-        star_fail(c, &failure);
-        star_turn(c, 0);
+        ControlEnd failure = {.status = ERR_INTERNAL, .message = "different sizes"};
+        control_fail(c, &failure);
+        control_serve(c, 0);
     } else {
         CHECK(st == ERR_INTERNAL && strstr(status_message(), "different sizes"));
     }
@@ -189,30 +190,30 @@ static int gives_less(Star *c)
 }
 
 /* Nobody has reported a failure in time: the result that is no mere consequence counts. */
-static int ends_differently(Star *c)
+static int ends_differently(ControlPlane *c)
 {
-    StarEnd mine = {.rank = star_rank(c), .status = ERR_COMM, .secondary = true}, all;
-    if (star_rank(c) == 2) mine = (StarEnd){.rank = 2, .status = ERR_FORMAT, .message = "image 7"};
-    star_end(c, &mine, &all);
+    ControlEnd mine = {.rank = control_rank(c), .status = ERR_COMM, .secondary = true}, all;
+    if (control_rank(c) == 2) mine = (ControlEnd){.rank = 2, .status = ERR_FORMAT, .message = "image 7"};
+    control_end(c, &mine, &all);
     CHECK(all.status == ERR_FORMAT && all.rank == 2);
     return 0;
 }
 
 /* One dies without a word: the others know at once. */
-static int dies(Star *c)
+static int dies(ControlPlane *c)
 {
-    StarEnd all, mine = {.rank = star_rank(c), .status = ERR_COMM, .secondary = true};
-    Status met = star_barrier(c, "meet"); /* or the report of its death comes with the end of the barrier */
-    CHECK(met == OK || (met == ERR_COMM && star_rank(c) == 2));
-    star_watch(c);
-    if (star_rank(c) == 1) raise(SIGKILL);
+    ControlEnd all, mine = {.rank = control_rank(c), .status = ERR_COMM, .secondary = true};
+    Status met = control_barrier(c, "meet"); /* or the report of its death comes with the end of the barrier */
+    CHECK(met == OK || (met == ERR_COMM && control_rank(c) == 2));
+    control_watch(c);
+    if (control_rank(c) == 1) raise(SIGKILL);
     int64_t since = clock_ns();
-    while (!star_failed(c, &all)) {
-        star_turn(c, clock_ns());
+    while (!control_failed(c, &all)) {
+        control_serve(c, clock_ns());
         nap();
     }
     CHECK(clock_ns() - since < (int64_t)TIMEOUT_MS * 500000 && all.rank == 1 && all.status == ERR_COMM);
-    star_end(c, &mine, &all);
+    control_end(c, &mine, &all);
     CHECK(all.rank == 1 && strstr(all.message, "ended without a message"));
     return 0;
 }
@@ -228,37 +229,37 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 }
 
 /* All hosts stop for longer than the timeout, as when a job is suspended: nobody is silent when they continue. */
-static int are_suspended(Star *c)
+static int are_suspended(ControlPlane *c)
 {
-    StarEnd failure, mine = {.rank = star_rank(c)}, all;
-    CHECK(star_barrier(c, "meet") == OK);
-    star_watch(c);
-    while (!star_others_alive(c)) {
-        star_turn(c, clock_ns());
+    ControlEnd failure, mine = {.rank = control_rank(c)}, all;
+    CHECK(control_barrier(c, "meet") == OK);
+    control_watch(c);
+    while (!control_others_alive(c)) {
+        control_serve(c, clock_ns());
         nap();
     }
     suspended_s += 2 * TIMEOUT_MS / 1000;
-    star_turn(c, clock_ns());
-    CHECK(!star_failed(c, &failure));
-    star_end(c, &mine, &all);
-    CHECK(all.status == OK && !star_orphaned(c));
+    control_serve(c, clock_ns());
+    CHECK(!control_failed(c, &failure));
+    control_end(c, &mine, &all);
+    CHECK(all.status == OK && !control_orphaned(c));
     return 0;
 }
 
 /* Rank 0 dies: the others know that nobody is left to report to. */
-static int lose_the_root(Star *c)
+static int lose_the_root(ControlPlane *c)
 {
-    StarEnd all, mine = {.rank = star_rank(c), .status = ERR_COMM, .secondary = true};
-    Status met = star_barrier(c, "meet"); /* or the report of its death comes with the end of the barrier */
+    ControlEnd all, mine = {.rank = control_rank(c), .status = ERR_COMM, .secondary = true};
+    Status met = control_barrier(c, "meet"); /* or the report of its death comes with the end of the barrier */
     CHECK(met == OK || met == ERR_COMM);
-    star_watch(c);
-    if (star_rank(c) == 0) raise(SIGKILL);
-    while (!star_failed(c, &all)) {
-        star_turn(c, clock_ns());
+    control_watch(c);
+    if (control_rank(c) == 0) raise(SIGKILL);
+    while (!control_failed(c, &all)) {
+        control_serve(c, clock_ns());
         nap();
     }
-    CHECK(all.rank == 0 && star_orphaned(c));
-    star_end(c, &mine, &all);
+    CHECK(all.rank == 0 && control_orphaned(c));
+    control_end(c, &mine, &all);
     CHECK(all.rank == 0 && all.status == ERR_COMM);
     return 0;
 }
@@ -276,35 +277,35 @@ static bool to_all(const uint8_t *bytes, size_t count)
 }
 
 /* Two broadcasts that come at once, because they are one message of TCP: the second does not replace the first. */
-static int reports_twice(Star *c)
+static int reports_twice(ControlPlane *c)
 {
     char *const text[] = {"first", "the next"};
     uint8_t both[256];
-    size_t count = frame_put(both, STAR_BYTES, text[0], 5);
-    count += frame_put(both + count, STAR_BYTES, text[1], 8);
-    if (star_rank(c) == 0) CHECK(to_all(both, count));
-    for (int i = 0; i < 2 && star_rank(c) > 0; i++) {
+    size_t count = frame_put(both, CONTROL_BYTES, text[0], 5);
+    count += frame_put(both + count, CONTROL_BYTES, text[1], 8);
+    if (control_rank(c) == 0) CHECK(to_all(both, count));
+    for (int i = 0; i < 2 && control_rank(c) > 0; i++) {
         char *bytes;
         size_t came;
-        CHECK(star_broadcast(c, &bytes, &came) == OK && came == strlen(text[i]) && !memcmp(bytes, text[i], came));
+        CHECK(control_broadcast(c, &bytes, &came) == OK && came == strlen(text[i]) && !memcmp(bytes, text[i], came));
         free(bytes);
     }
     return 0;
 }
 
-/* A notice behind two broadcasts is read by one that takes neither of them any more. */
-static int reports_in_vain(Star *c)
+/* A message behind two broadcasts is read by one that takes neither of them any more. */
+static int reports_in_vain(ControlPlane *c)
 {
-    StarEnd failure = {.rank = 0, .status = ERR_DEVICE, .message = "no device"}, all;
-    for (int i = 0; i < 2 && star_rank(c) == 0; i++) {
+    ControlEnd failure = {.rank = 0, .status = ERR_DEVICE, .message = "no device"}, all;
+    for (int i = 0; i < 2 && control_rank(c) == 0; i++) {
         char *bytes = "text";
         size_t count = 4;
-        CHECK(star_broadcast(c, &bytes, &count) == OK);
+        CHECK(control_broadcast(c, &bytes, &count) == OK);
     }
-    star_watch(c);
-    if (star_rank(c) == 0) star_fail(c, &failure);
-    while (!star_failed(c, &all)) {
-        star_turn(c, clock_ns());
+    control_watch(c);
+    if (control_rank(c) == 0) control_fail(c, &failure);
+    while (!control_failed(c, &all)) {
+        control_serve(c, clock_ns());
         nap();
     }
     CHECK(all.status == ERR_DEVICE && !strcmp(all.message, "no device"));
@@ -312,17 +313,17 @@ static int reports_in_vain(Star *c)
 }
 
 /* One has no memory for what it is sent: all learn that, and not that somebody has died. */
-static int starves(Star *c)
+static int starves(ControlPlane *c)
 {
     enum { BYTES = 1 << 20 };
-    char *bytes = star_rank(c) == 0 ? calloc(1, BYTES) : NULL;
+    char *bytes = control_rank(c) == 0 ? calloc(1, BYTES) : NULL;
     size_t count = BYTES;
     struct rlimit none = {1 << 20, 1 << 20};
-    if (star_rank(c) == 1) CHECK(setrlimit(RLIMIT_AS, &none) == 0); /* less than it has */
-    int mine = star_rank(c), all[RANKS];
-    Status st = star_gather(c, &mine, sizeof mine, "its number", all); /* rank 0 sends nothing before */
-    if (st == OK) st = star_broadcast(c, &bytes, &count);
-    if (st == OK) st = star_barrier(c, "have it");
+    if (control_rank(c) == 1) CHECK(setrlimit(RLIMIT_AS, &none) == 0); /* less than it has */
+    int mine = control_rank(c), all[RANKS];
+    Status st = control_gather(c, &mine, sizeof mine, "its number", all); /* rank 0 sends nothing before */
+    if (st == OK) st = control_broadcast(c, &bytes, &count);
+    if (st == OK) st = control_barrier(c, "have it");
     CHECK(st == ERR_MEMORY && strstr(status_message(), "rank 1 on ") && strstr(status_message(), "no memory"));
     return 0;
 }
@@ -330,7 +331,7 @@ static int starves(Star *c)
 static atomic_bool writing, released;
 
 /* A disk that needs long. */
-static bool write_slowly(void *context, int rank, StarKind kind, const void *content, size_t bytes)
+static bool write_slowly(void *context, int rank, ControlKind kind, const void *content, size_t bytes)
 {
     atomic_store(&writing, true);
     while (!atomic_load(&released)) nap();
@@ -340,73 +341,73 @@ static bool write_slowly(void *context, int rank, StarKind kind, const void *con
 static void *turns(void *control)
 {
     while (!atomic_load(&released)) {
-        star_turn(control, clock_ns());
+        control_serve(control, clock_ns());
         nap();
     }
     return NULL;
 }
 
 /* While rank 0 writes a file of another rank, its channel goes on. The file comes before rank 0 takes any. */
-static int writes_slowly(Star *c)
+static int writes_slowly(ControlPlane *c)
 {
     enum { GUARD_S = 120, EARLY = 20 };
-    StarEnd mine = {.rank = star_rank(c), .signal = SIGTERM}, all;
-    StarFile file = {.kind = FILE_STACK, .tower = 1, .bytes = 1};
+    ControlEnd mine = {.rank = control_rank(c), .signal = SIGTERM}, all;
+    ControlFile file = {.kind = FILE_STACK, .tower = 1, .bytes = 1};
     pthread_t thread;
     alarm(GUARD_S);
-    CHECK(star_barrier(c, "meet") == OK);
-    if (star_rank(c) == 1) CHECK(star_send(c, STAR_FILE, &file, sizeof file) == OK);
+    CHECK(control_barrier(c, "meet") == OK);
+    if (control_rank(c) == 1) CHECK(control_send(c, CONTROL_FILE, &file, sizeof file) == OK);
     for (int i = 0; i < EARLY; i++) {
-        star_turn(c, clock_ns());
+        control_serve(c, clock_ns());
         nap();
     }
-    if (star_rank(c) == 0) star_take(c, write_slowly, NULL);
-    star_watch(c);
-    if (star_rank(c) == 0) {
+    if (control_rank(c) == 0) control_take(c, write_slowly, NULL);
+    control_watch(c);
+    if (control_rank(c) == 0) {
         CHECK(pthread_create(&thread, NULL, turns, c) == 0);
         while (!atomic_load(&writing)) nap();
-        star_stop(c, SIGTERM);
+        control_stop(c, SIGTERM);
     }
-    while (!star_stop_asked(c) || (star_rank(c) == 0 && !star_others_alive(c))) {
-        star_turn(c, clock_ns());
+    while (!control_stop_asked(c) || (control_rank(c) == 0 && !control_others_alive(c))) {
+        control_serve(c, clock_ns());
         nap();
     }
     atomic_store(&released, true);
-    star_end(c, &mine, &all);
+    control_end(c, &mine, &all);
     CHECK(all.status == OK && all.signal == SIGTERM);
-    if (star_rank(c) == 0) pthread_join(thread, NULL);
+    if (control_rank(c) == 0) pthread_join(thread, NULL);
     return 0;
 }
 
 /* One is silent: it is named after the timeout, and the end of the run does not wait for it again. */
-static int is_silent(Star *c)
+static int is_silent(ControlPlane *c)
 {
-    StarEnd all, mine = {.rank = star_rank(c), .status = ERR_COMM, .secondary = 1};
-    CHECK(star_barrier(c, "meet") == OK);
-    star_watch(c);
-    if (star_rank(c) == 2) raise(SIGSTOP);
-    while (star_rank(c) != 2 && !star_failed(c, &all)) {
-        star_turn(c, clock_ns());
+    ControlEnd all, mine = {.rank = control_rank(c), .status = ERR_COMM, .secondary = 1};
+    CHECK(control_barrier(c, "meet") == OK);
+    control_watch(c);
+    if (control_rank(c) == 2) raise(SIGSTOP);
+    while (control_rank(c) != 2 && !control_failed(c, &all)) {
+        control_serve(c, clock_ns());
         nap();
     }
-    if (star_rank(c) == 2) return 0;
+    if (control_rank(c) == 2) return 0;
     CHECK(all.rank == 2 && strstr(all.message, "no sign of life"));
     int64_t begun = clock_ns();
-    star_end(c, &mine, &all);
+    control_end(c, &mine, &all);
     CHECK(all.rank == 2 && clock_ns() - begun < 6000000000); /* results of others are waited for longer */
     return 0;
 }
 
 /* A barrier that one does not reach because of an error of its own ends with that error. */
-static int gives_up(Star *c)
+static int gives_up(ControlPlane *c)
 {
-    StarEnd failure = {.rank = 2, .status = ERR_FORMAT, .message = "data: no images"};
-    Status met = star_barrier(c, "meet"); /* or it comes with the end of this barrier */
-    if (star_rank(c) == 2) {
-        star_fail(c, &failure);
+    ControlEnd failure = {.rank = 2, .status = ERR_FORMAT, .message = "data: no images"};
+    Status met = control_barrier(c, "meet"); /* or it comes with the end of this barrier */
+    if (control_rank(c) == 2) {
+        control_fail(c, &failure);
         return 0;
     }
-    if (met == OK) met = star_barrier(c, "open its data");
+    if (met == OK) met = control_barrier(c, "open its data");
     CHECK(met == ERR_FORMAT && strstr(status_message(), "rank 2 on "));
     CHECK(strstr(status_message(), "data: no images"));
     return 0;
@@ -414,115 +415,115 @@ static int gives_up(Star *c)
 
 static struct {
     int from;
-    StarKind kind;
-    StarEnd end;
+    ControlKind kind;
+    ControlEnd end;
 } misfit;
 
 /* One sends a whole frame that is not its to send, or that speaks of a rank that is none: no message of the channel. */
-static int sends_misfit(Star *c)
+static int sends_misfit(ControlPlane *c)
 {
     uint8_t bytes[4096];
-    size_t count = frame_put(bytes, misfit.kind, &misfit.end, misfit.kind == STAR_READY ? 0 : sizeof misfit.end);
-    Status met = star_barrier(c, "meet"); /* or it comes with the end of this barrier */
-    if (star_rank(c) == misfit.from) {
+    size_t count = frame_put(bytes, misfit.kind, &misfit.end, misfit.kind == CONTROL_READY ? 0 : sizeof misfit.end);
+    Status met = control_barrier(c, "meet"); /* or it comes with the end of this barrier */
+    if (control_rank(c) == misfit.from) {
         CHECK(to_all(bytes, count));
         return 0;
     }
-    if (met == OK) met = star_barrier(c, "go on");
+    if (met == OK) met = control_barrier(c, "go on");
     CHECK(met == ERR_COMM && strstr(status_message(), "sent what is no message of this program"));
     return 0;
 }
 
 static void *stop_soon(void *control)
 {
-    nanosleep(&(struct timespec){0, 200000000l}, NULL); /* by then star_end waits; earlier would be no error */
-    star_stop(control, SIGTERM);
+    nanosleep(&(struct timespec){0, 200000000l}, NULL); /* by then control_end waits; earlier would be no error */
+    control_stop(control, SIGTERM);
     return NULL;
 }
 
 /* One that waits for the results of others still passes on a request to stop. */
-static int stops_while_it_waits(Star *c)
+static int stops_while_it_waits(ControlPlane *c)
 {
     pthread_t thread;
-    StarEnd mine = {.rank = star_rank(c)}, all;
-    CHECK(star_barrier(c, "meet") == OK);
-    star_watch(c);
-    if (star_rank(c) == 1) CHECK(pthread_create(&thread, NULL, stop_soon, c) == 0);
-    while (star_rank(c) == 2 && !star_stop_asked(c)) {
-        star_turn(c, clock_ns());
+    ControlEnd mine = {.rank = control_rank(c)}, all;
+    CHECK(control_barrier(c, "meet") == OK);
+    control_watch(c);
+    if (control_rank(c) == 1) CHECK(pthread_create(&thread, NULL, stop_soon, c) == 0);
+    while (control_rank(c) == 2 && !control_stop_asked(c)) {
+        control_serve(c, clock_ns());
         nap();
     }
-    mine.signal = star_stop_asked(c);
-    star_end(c, &mine, &all);
+    mine.signal = control_stop_asked(c);
+    control_end(c, &mine, &all);
     CHECK(all.status == OK && all.signal == SIGTERM);
-    if (star_rank(c) == 1) pthread_join(thread, NULL);
+    if (control_rank(c) == 1) pthread_join(thread, NULL);
     return 0;
 }
 
 /* Many programs, each with more to send than one megabyte has room for. */
-static int crowd(Star *c)
+static int crowd(ControlPlane *c)
 {
     static char mine[4096], all[CROWD][4096];
-    for (int i = 0; i < 4096; i++) mine[i] = (char)(star_rank(c) * 31 + i);
-    CHECK(star_gather(c, mine, sizeof mine, "its card", all) == OK);
+    for (int i = 0; i < 4096; i++) mine[i] = (char)(control_rank(c) * 31 + i);
+    CHECK(control_gather(c, mine, sizeof mine, "its card", all) == OK);
     for (int r = 0; r < CROWD; r++)
         for (int i = 0; i < 4096; i++)
             if (all[r][i] != (char)(r * 31 + i)) return 1;
-    CHECK(star_barrier(c, "come") == OK);
-    star_watch(c);
-    while (!star_others_alive(c)) { /* rank 5 says that it lives, and rank 0 passes it on */
-        star_turn(c, star_rank(c) == 5 ? clock_ns() : 0);
-        if (star_rank(c) == 5) break;
+    CHECK(control_barrier(c, "come") == OK);
+    control_watch(c);
+    while (!control_others_alive(c)) { /* rank 5 says that it lives, and rank 0 passes it on */
+        control_serve(c, control_rank(c) == 5 ? clock_ns() : 0);
+        if (control_rank(c) == 5) break;
         nap();
     }
-    StarEnd end = {.rank = star_rank(c)}, result;
-    star_end(c, &end, &result);
+    ControlEnd end = {.rank = control_rank(c)}, result;
+    control_end(c, &end, &result);
     CHECK(result.status == OK);
     return 0;
 }
 
 /* Only rank 2 lives: the others hear of it, and it hears of nobody. */
-static int one_lives(Star *c)
+static int one_lives(ControlPlane *c)
 {
-    CHECK(star_barrier(c, "meet") == OK);
-    star_watch(c);
+    CHECK(control_barrier(c, "meet") == OK);
+    control_watch(c);
     int64_t end_ns = clock_ns() + 3000 * 1000000ll; /* signs of life are passed on once a second */
-    while (star_rank(c) == 2 ? clock_ns() < end_ns : !star_others_alive(c)) {
-        star_turn(c, star_rank(c) == 2 ? clock_ns() : 0);
+    while (control_rank(c) == 2 ? clock_ns() < end_ns : !control_others_alive(c)) {
+        control_serve(c, control_rank(c) == 2 ? clock_ns() : 0);
         nap();
     }
-    CHECK(star_rank(c) != 2 || !star_others_alive(c));
-    StarEnd mine = {.rank = star_rank(c)}, all;
-    star_end(c, &mine, &all);
+    CHECK(control_rank(c) != 2 || !control_others_alive(c));
+    ControlEnd mine = {.rank = control_rank(c)}, all;
+    control_end(c, &mine, &all);
     CHECK(all.status == OK);
     return 0;
 }
 
 /* Results, one after the other; rank 1 leaves behind the last, and the others, which go on, learn it. */
-static int goes_on(Star *c)
+static int goes_on(ControlPlane *c)
 {
     for (int turn = 0; turn < 3; turn++) {
-        int mine = 10 * turn + star_rank(c), all[RANKS];
-        StarEnd end = {.rank = star_rank(c)}, result;
-        CHECK(star_gather(c, &mine, sizeof mine, "its number", all) == OK);
+        int mine = 10 * turn + control_rank(c), all[RANKS];
+        ControlEnd end = {.rank = control_rank(c)}, result;
+        CHECK(control_gather(c, &mine, sizeof mine, "its number", all) == OK);
         for (int r = 0; r < RANKS; r++) CHECK(all[r] == 10 * turn + r);
-        star_watch(c);
-        for (int rounds = 0; rounds < 5 * star_rank(c); rounds++) { /* the last is waited for in each turn */
-            star_turn(c, clock_ns());
+        control_watch(c);
+        for (int rounds = 0; rounds < 5 * control_rank(c); rounds++) { /* the last is waited for in each round */
+            control_serve(c, clock_ns());
             nap();
         }
-        star_end(c, &end, &result);
+        control_end(c, &end, &result);
         CHECK(result.status == OK);
-        if (turn == 2 && star_rank(c) == 1) return 0;
+        if (turn == 2 && control_rank(c) == 1) return 0;
         for (int rounds = 0; turn == 2 && rounds < 100; rounds++) { /* by then it has left, unnoticed */
-            star_turn(c, clock_ns());
+            control_serve(c, clock_ns());
             nap();
         }
-        star_again(c);
+        control_again(c);
     }
-    StarEnd failure;
-    while (!star_failed(c, &failure)) {
-        star_turn(c, clock_ns());
+    ControlEnd failure;
+    while (!control_failed(c, &failure)) {
+        control_serve(c, clock_ns());
         nap();
     }
     CHECK(failure.status == ERR_COMM && failure.rank == 1);
@@ -530,22 +531,22 @@ static int goes_on(Star *c)
 }
 
 /* Runs `life` in `ranks` processes; `killed` ends by a signal, or stays stopped and is then killed. */
-static void run_ranks(int ranks, int (*life)(Star *), int64_t timeout_ms, int killed)
+static void run_ranks(int ranks, int (*life)(ControlPlane *), int64_t timeout_ms, int killed)
 {
     pid_t pid[CROWD];
-    StarConfig config = config_of(ranks);
+    ControlConfig config = config_of(ranks);
     for (int r = 0; r < ranks; r++) {
         pid[r] = fork();
         if (pid[r]) continue;
-        Star *c;
+        ControlPlane *c;
         config.rank = r;
         config.timeout_ms = timeout_ms;
-        if (star_open(&config, &c) != OK) {
+        if (control_open(&config, &c) != OK) {
             fprintf(stderr, "rank %d: %s\n", r, status_message());
             _exit(98);
         }
         int code = life(c);
-        star_close(c);
+        control_close(c);
         _exit(code);
     }
     for (int r = 0; r < ranks; r++) {
@@ -560,7 +561,7 @@ static void run_ranks(int ranks, int (*life)(Star *), int64_t timeout_ms, int ki
     assert_int_equal(waitpid(pid[killed], NULL, 0), pid[killed]);
 }
 
-static void run(int (*life)(Star *), int64_t timeout_ms, int killed)
+static void run(int (*life)(ControlPlane *), int64_t timeout_ms, int killed)
 {
     run_ranks(RANKS, life, timeout_ms, killed);
 }
@@ -625,15 +626,15 @@ TEST(test_misfits)
 {
     static const struct {
         int from;
-        StarKind kind;
-        StarEnd end;
+        ControlKind kind;
+        ControlEnd end;
     } misfits[] = {
-        {1, STAR_RESULT, {.rank = 1}},
-        {1, STAR_REFUSED, {.rank = 1, .status = ERR_ARG}},
-        {1, STAR_FAILED, {.rank = RANKS, .status = ERR_COMM}},
-        {1, STAR_ENDED, {.rank = RANKS, .status = ERR_COMM}},
-        {0, STAR_ENDED, {.rank = 0, .status = ERR_COMM}},
-        {0, STAR_READY, {.rank = 0}},
+        {1, CONTROL_RESULT, {.rank = 1}},
+        {1, CONTROL_REFUSED, {.rank = 1, .status = ERR_ARG}},
+        {1, CONTROL_FAILED, {.rank = RANKS, .status = ERR_COMM}},
+        {1, CONTROL_ENDED, {.rank = RANKS, .status = ERR_COMM}},
+        {0, CONTROL_ENDED, {.rank = 0, .status = ERR_COMM}},
+        {0, CONTROL_READY, {.rank = 0}},
     };
     for (size_t i = 0; i < sizeof misfits / sizeof *misfits; i++) {
         misfit.from = misfits[i].from;
@@ -645,9 +646,9 @@ TEST(test_misfits)
 
 /* fault: F44 */
 /* Whoever speaks another language is not listened to, and does not disturb the meeting. */
-TEST(test_strangers)
+TEST(test_connections_of_others)
 {
-    StarConfig config = config_of(2);
+    ControlConfig config = config_of(2);
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)config.port)};
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     pid_t other = fork();
@@ -661,22 +662,22 @@ TEST(test_strangers)
         }
         char reply[64];
         if (write(fd, "GET / HTTP/1.0\r\n\r\n", 18) != 18 || read(fd, reply, sizeof reply) > 0) _exit(97);
-        Star *c;
+        ControlPlane *c;
         config.rank = 1;
-        if (star_open(&config, &c) != OK) _exit(98);
-        star_close(c);
+        if (control_open(&config, &c) != OK) _exit(98);
+        control_close(c);
         _exit(0);
     }
-    Star *c;
+    ControlPlane *c;
     int status;
-    assert_int_equal(star_open(&config, &c), OK);
-    assert_true(*star_host(c, 0) && *star_host(c, 1));
-    star_close(c);
+    assert_int_equal(control_open(&config, &c), OK);
+    assert_true(*control_host(c, 0) && *control_host(c, 1));
+    control_close(c);
     waitpid(other, &status, 0);
     assert_int_equal(status, 0);
 }
 
-/* ---- strangers that speak the language */
+/* ---- others that speak the language */
 
 static size_t receive(int fd, void *to, size_t bytes)
 {
@@ -690,26 +691,26 @@ static size_t receive(int fd, void *to, size_t bytes)
 static void impostor_meets(bool challenges)
 {
     int listener, fd, status;
-    StarConfig config = config_of(2);
+    ControlConfig config = config_of(2);
     config.rank = 1;
     assert_int_equal(net_listen(config.master, config.port, &listener), OK);
     pid_t other = fork();
     if (other == 0) {
-        Star *c;
+        ControlPlane *c;
         config.timeout_ms = challenges ? TIMEOUT_MS : 1500;
-        Status st = star_open(&config, &c);
+        Status st = control_open(&config, &c);
         if (st != (challenges ? ERR_ARG : ERR_COMM)) _exit(97);
         const char *wanted = challenges ? "has found the rank 0 of another job" : "cannot meet rank 0 at 127.0.0.1";
         _exit(strstr(status_message(), wanted) ? 0 : 98);
     }
     while ((fd = accept(listener, NULL, NULL)) < 0) nap();
-    uint8_t bytes[4096], heard[sizeof(StarHead) + sizeof(StarHello) + 1];
+    uint8_t bytes[4096], heard[sizeof(ControlHead) + sizeof(ControlHello) + 1];
     Challenge guess = {{1}, {2}};
-    char hosts[2][STAR_HOST_BYTES] = {"a", "b"};
+    char hosts[2][CONTROL_HOST_BYTES] = {"a", "b"};
     size_t count = 0;
-    if (challenges) count += frame_put(bytes, STAR_CHALLENGE, &guess, sizeof guess);
-    count += frame_put(bytes + count, STAR_WELCOME, hosts, sizeof hosts);
-    count += frame_put(bytes + count, STAR_BYTES, "runs/a", 6);
+    if (challenges) count += frame_put(bytes, CONTROL_CHALLENGE, &guess, sizeof guess);
+    count += frame_put(bytes + count, CONTROL_WELCOME, hosts, sizeof hosts);
+    count += frame_put(bytes + count, CONTROL_BYTES, "runs/a", 6);
     assert_int_equal(write(fd, bytes, count), count);
     assert_int_equal(receive(fd, heard, sizeof heard), sizeof heard - 1);
     assert_null(memmem(heard, sizeof heard, secret.key, 8));
@@ -727,37 +728,37 @@ TEST(test_impostor_of_rank_0)
 }
 
 /* In a process of its own: comes as rank 1. */
-static void rank_1_comes(StarConfig config)
+static void rank_1_comes(ControlConfig config)
 {
-    Star *c;
+    ControlPlane *c;
     config.rank = 1;
-    if (star_open(&config, &c) != OK) _exit(98);
-    star_close(c);
+    if (control_open(&config, &c) != OK) _exit(98);
+    control_close(c);
     _exit(0);
 }
 
 /* Meets as rank 0 whom `other` is or lets come; that process ends well. */
-static void rank_0_meets(const StarConfig *config, pid_t other)
+static void rank_0_meets(const ControlConfig *config, pid_t other)
 {
-    Star *c;
+    ControlPlane *c;
     int status;
-    assert_int_equal(star_open(config, &c), OK);
-    star_close(c);
+    assert_int_equal(control_open(config, &c), OK);
+    control_close(c);
     assert_int_equal(waitpid(other, &status, 0), other);
     assert_int_equal(status, 0);
 }
 
 /* In a process of its own: connects to rank 0 with a greeting, which it answers by a challenge. */
-static int rank_0_greet(int port, const StarHello *hello, Challenge *challenge)
+static int rank_0_greet(int port, const ControlHello *hello, Challenge *challenge)
 {
     char why[128];
-    uint8_t bytes[4096], heard[sizeof(StarHead) + sizeof *challenge];
+    uint8_t bytes[4096], heard[sizeof(ControlHead) + sizeof *challenge];
     int fd;
     while ((fd = net_connect("127.0.0.1", port, why, sizeof why)) < 0) nap();
     fcntl(fd, F_SETFL, 0);
-    size_t count = frame_put(bytes, STAR_HELLO, hello, sizeof *hello);
+    size_t count = frame_put(bytes, CONTROL_HELLO, hello, sizeof *hello);
     if (write(fd, bytes, count) != (ssize_t)count || receive(fd, heard, sizeof heard) != sizeof heard) _exit(97);
-    memcpy(challenge, heard + sizeof(StarHead), sizeof *challenge);
+    memcpy(challenge, heard + sizeof(ControlHead), sizeof *challenge);
     return fd;
 }
 
@@ -766,11 +767,11 @@ static void intruder_comes(int port)
 {
     uint8_t bytes[4096], heard[1];
     Challenge challenge;
-    StarHello hello = {.rank = 1, .ranks = 2, .version = TOWERS_VERSION, .host = "here", .build = star_build()};
-    StarEnd end = {.rank = 1, .status = ERR_COMM, .message = "the end"};
+    ControlHello hello = {.rank = 1, .ranks = 2, .version = TOWERS_VERSION, .host = "here", .build = control_build()};
+    ControlEnd end = {.rank = 1, .status = ERR_COMM, .message = "the end"};
     int fd = rank_0_greet(port, &hello, &challenge);
-    size_t count = frame_put(bytes, STAR_PROOF, challenge.proof, sizeof challenge.proof);
-    count += frame_put(bytes + count, STAR_FAILED, &end, sizeof end);
+    size_t count = frame_put(bytes, CONTROL_PROOF, challenge.proof, sizeof challenge.proof);
+    count += frame_put(bytes + count, CONTROL_FAILED, &end, sizeof end);
     assert_int_equal(write(fd, bytes, count), count);
     assert_int_equal(receive(fd, heard, 1), 0);
     close(fd);
@@ -779,7 +780,7 @@ static void intruder_comes(int port)
 /* fault: F44 */
 TEST(test_intruder_in_place_of_rank_1)
 {
-    StarConfig config = config_of(2);
+    ControlConfig config = config_of(2);
     pid_t other = fork();
     if (other == 0) {
         intruder_comes(config.port);
@@ -794,11 +795,11 @@ static void member_comes(int port, uint64_t build)
     uint8_t bytes[4096], heard[4096];
     Challenge challenge;
     Proof proof;
-    StarHello greeting = {.rank = 1, .ranks = 2, .version = "0.0", .host = "there", .build = build};
+    ControlHello greeting = {.rank = 1, .ranks = 2, .version = "0.0", .host = "there", .build = build};
     const Hello hello = {"control", &greeting, sizeof greeting};
     int fd = rank_0_greet(port, &greeting, &challenge);
     if (!handshake_prove(&secret, &hello, &challenge, &proof)) _exit(99);
-    size_t count = frame_put(bytes, STAR_PROOF, &proof, sizeof proof);
+    size_t count = frame_put(bytes, CONTROL_PROOF, &proof, sizeof proof);
     if (write(fd, bytes, count) != (ssize_t)count) _exit(97);
     while (read(fd, heard, sizeof heard) > 0) {
     }
@@ -809,17 +810,17 @@ static void member_comes(int port, uint64_t build)
 TEST(test_other_build)
 {
     for (int any = 0; any < 2; any++) {
-        StarConfig config = config_of(2);
+        ControlConfig config = config_of(2);
         config.any_build = any;
         pid_t other = fork();
-        if (other == 0) member_comes(config.port, any ? 17 : star_build() + 1);
-        Star *c = NULL;
+        if (other == 0) member_comes(config.port, any ? 17 : control_build() + 1);
+        ControlPlane *c = NULL;
         int status;
-        Status met = star_open(&config, &c);
+        Status met = control_open(&config, &c);
         assert_int_equal(met, any ? OK : ERR_ARG);
         if (!any)
             assert_non_null(strstr(status_message(), "rank 1 on there runs another build of towers (version 0.0"));
-        star_close(c);
+        control_close(c);
         assert_int_equal(waitpid(other, &status, 0), other);
         assert_int_equal(status, 0);
     }
@@ -828,22 +829,22 @@ TEST(test_other_build)
 /* Each attempt to meet rank 0 has a nonce of its own: an answer that was heard once is of no use. */
 TEST(test_a_nonce_for_each_attempt)
 {
-    uint8_t heard[sizeof(StarHead) + sizeof(StarHello)];
-    StarHello hello[2];
+    uint8_t heard[sizeof(ControlHead) + sizeof(ControlHello)];
+    ControlHello hello[2];
     int listener;
-    StarConfig config = config_of(2);
+    ControlConfig config = config_of(2);
     config.rank = 1;
     assert_int_equal(net_listen(config.master, config.port, &listener), OK);
     pid_t other = fork();
     if (other == 0) {
-        Star *c;
-        _exit(star_open(&config, &c) == OK);
+        ControlPlane *c;
+        _exit(control_open(&config, &c) == OK);
     }
     for (int attempt = 0; attempt < 2; attempt++) {
         int fd;
         while ((fd = accept(listener, NULL, NULL)) < 0) nap();
         assert_int_equal(receive(fd, heard, sizeof heard), sizeof heard);
-        memcpy(&hello[attempt], heard + sizeof(StarHead), sizeof hello[attempt]);
+        memcpy(&hello[attempt], heard + sizeof(ControlHead), sizeof hello[attempt]);
         close(fd); /* it tries again */
     }
     assert_memory_not_equal(hello[0].nonce, hello[1].nonce, NONCE_BYTES);
@@ -853,10 +854,10 @@ TEST(test_a_nonce_for_each_attempt)
 }
 
 /* Connections that say nothing do not keep the places of those that do. */
-TEST(test_silent_strangers)
+TEST(test_silent_connections)
 {
     enum { PLACES = 32 };
-    StarConfig config = config_of(2);
+    ControlConfig config = config_of(2);
     pid_t other = fork();
     if (other == 0) {
         char why[128];
@@ -871,23 +872,23 @@ TEST(test_silent_strangers)
 /* A program that was started as one of three is refused by rank 0 of two, and may come again as one of two. */
 TEST(test_other_number)
 {
-    StarConfig config = config_of(2);
+    ControlConfig config = config_of(2);
     pid_t other = fork();
     if (other == 0) {
-        Star *c;
+        ControlPlane *c;
         config.rank = 1;
         config.ranks = 3;
-        if (star_open(&config, &c) != ERR_ARG) _exit(97);
+        if (control_open(&config, &c) != ERR_ARG) _exit(97);
         if (!strstr(status_message(), "is one of 3 programs, but rank 0 is one of 2; start all with")) _exit(98);
         config.ranks = 2;
-        if (star_open(&config, &c) != OK) _exit(99);
-        star_close(c);
+        if (control_open(&config, &c) != OK) _exit(99);
+        control_close(c);
         _exit(0);
     }
-    Star *c;
+    ControlPlane *c;
     int status;
-    assert_int_equal(star_open(&config, &c), OK);
-    star_close(c);
+    assert_int_equal(control_open(&config, &c), OK);
+    control_close(c);
     waitpid(other, &status, 0);
     assert_int_equal(status, 0);
 }

@@ -1,21 +1,21 @@
-/* A star of connections between programs: its frames, and what a round does with them; see star.h. */
+/* A control plane between programs: its frames, and what a round does with them; see control.h. */
 #include "kernels/base/clock.h"
-#include "nccl_sync/hosts/star_internal.h"
+#include "nccl_sync/hosts/control_internal.h"
 
 #include <poll.h>
 #include <stdarg.h>
 
-enum { STRANGER_BYTES = 4096 };
+enum { PENDING_BYTES = 4096 };
 
 /* ---- sending */
 
-void peer_send(Peer *peer, StarKind kind, const void *content, size_t bytes)
+void peer_send(Peer *peer, ControlKind kind, const void *content, size_t bytes)
 {
-    StarHead head = {STAR_MAGIC, (uint32_t)kind, (uint32_t)bytes};
+    ControlHead head = {CONTROL_MAGIC, (uint32_t)kind, (uint32_t)bytes};
     if (net_send(&peer->net, &head, sizeof head, content, bytes) != OK) peer->starved = true;
 }
 
-void all_send(Star *c, StarKind kind, const void *content, size_t bytes, int except)
+void all_send(ControlPlane *c, ControlKind kind, const void *content, size_t bytes, int except)
 {
     for (int r = 0; r < c->ranks; r++)
         if (r != except) peer_send(&c->peer[r], kind, content, bytes);
@@ -23,17 +23,17 @@ void all_send(Star *c, StarKind kind, const void *content, size_t bytes, int exc
 
 /* ---- receiving */
 
-void failure_take(Star *c, const StarEnd *end, int from)
+void failure_take(ControlPlane *c, const ControlEnd *end, int from)
 {
     if (c->failed) return;
     c->failed = true;
     c->failure = *end;
-    all_send(c, STAR_FAILED, end, sizeof *end, from);
+    all_send(c, CONTROL_FAILED, end, sizeof *end, from);
 }
 
-void failure_make(Star *c, Status status, int rank, const char *format, ...)
+void failure_make(ControlPlane *c, Status status, int rank, const char *format, ...)
 {
-    StarEnd end = {.rank = rank, .status = (int32_t)status};
+    ControlEnd end = {.rank = rank, .status = (int32_t)status};
     va_list args;
     va_start(args, format);
     vsnprintf(end.message, sizeof end.message, format, args);
@@ -41,9 +41,9 @@ void failure_make(Star *c, Status status, int rank, const char *format, ...)
     failure_take(c, &end, -1);
 }
 
-Status failure_status(const Star *c)
+Status failure_status(const ControlPlane *c)
 {
-    const StarEnd *f = &c->failure;
+    const ControlEnd *f = &c->failure;
     if (f->rank == 0 && f->status != ERR_COMM) return FAIL((Status)f->status, "%s", f->message);
     return FAIL((Status)f->status, "rank %d%s%s: %s", f->rank, *c->peer[f->rank].host ? " on " : "",
                 c->peer[f->rank].host, f->message);
@@ -51,40 +51,41 @@ Status failure_status(const Star *c)
 
 /* Whether a frame comes in its direction, and speaks of this run's ranks. Before rank 0 has proven itself it has nothing to
  * say but its challenge. */
-static bool frame_fits(const Star *c, const Peer *peer, const StarFrame *frame)
+static bool frame_fits(const ControlPlane *c, const Peer *peer, const ControlFrame *frame)
 {
-    StarEnd end;
-    StarNotice notice;
-    StarSender sender = star_frame_sender(frame->kind);
-    if (!peer->proven) return frame->kind == STAR_CHALLENGE;
-    if (sender != STAR_FROM_ANY && sender != (star_is_root(c) ? STAR_FROM_OTHER : STAR_FROM_ROOT)) return false;
+    ControlEnd end;
+    ControlMessage message;
+    ControlSender sender = control_frame_sender(frame->kind);
+    if (!peer->proven) return frame->kind == CONTROL_CHALLENGE;
+    if (sender != CONTROL_FROM_ANY && sender != (control_is_root(c) ? CONTROL_FROM_OTHER : CONTROL_FROM_ROOT))
+        return false;
     switch (frame->kind) {
-    case STAR_WELCOME: return frame->bytes == (size_t)c->ranks * STAR_HOST_BYTES;
-    case STAR_NOTICE:
-        memcpy(&notice, frame->content, sizeof notice);
-        return notice.from >= 0 && notice.from < c->ranks && notice.to >= 0 && notice.to < c->ranks;
-    case STAR_REFUSED:
-    case STAR_RESULT:
-    case STAR_ENDED:
-    case STAR_FAILED: memcpy(&end, frame->content, sizeof end); return end.rank < c->ranks;
+    case CONTROL_WELCOME: return frame->bytes == (size_t)c->ranks * CONTROL_HOST_BYTES;
+    case CONTROL_MESSAGE:
+        memcpy(&message, frame->content, sizeof message);
+        return message.from >= 0 && message.from < c->ranks && message.to >= 0 && message.to < c->ranks;
+    case CONTROL_REFUSED:
+    case CONTROL_RESULT:
+    case CONTROL_ENDED:
+    case CONTROL_FAILED: memcpy(&end, frame->content, sizeof end); return end.rank < c->ranks;
     default: return true;
     }
 }
 
 /* To this rank, or on to another one. Of many that nobody hears, the first suffice. */
-static void notice_take(Star *c, const StarFrame *frame)
+static void message_take(ControlPlane *c, const ControlFrame *frame)
 {
-    StarNotice notice;
-    memcpy(&notice, frame->content, sizeof notice);
-    if (notice.to != c->rank)
-        peer_send(&c->peer[star_is_root(c) ? notice.to : 0], STAR_NOTICE, &notice, sizeof notice);
-    else if (c->notice_count < NOTICES_MAX)
-        c->notice[(c->notice_first + c->notice_count++) % NOTICES_MAX] = notice;
+    ControlMessage message;
+    memcpy(&message, frame->content, sizeof message);
+    if (message.to != c->rank)
+        peer_send(&c->peer[control_is_root(c) ? message.to : 0], CONTROL_MESSAGE, &message, sizeof message);
+    else if (c->message_count < MESSAGES_MAX)
+        c->message[(c->message_first + c->message_count++) % MESSAGES_MAX] = message;
 }
 
-/* Disks may need long for a file. The star goes on meanwhile, but for the frames of this rank and for other files;
+/* Disks may need long for a file. The control plane goes on meanwhile, but for the frames of this rank and for other files;
  * silence is counted anew afterwards, because frames have waited. */
-static bool file_frame_take(Star *c, int from, const StarFrame *frame)
+static bool file_frame_take(ControlPlane *c, int from, const ControlFrame *frame)
 {
     if (!c->take) return true;
     c->taking = from;
@@ -97,20 +98,20 @@ static bool file_frame_take(Star *c, int from, const StarFrame *frame)
     return wanted;
 }
 
-static void frame_take(Star *c, int from, const StarFrame *frame)
+static void frame_take(ControlPlane *c, int from, const ControlFrame *frame)
 {
     Peer *peer = &c->peer[from];
-    StarEnd end;
+    ControlEnd end;
     int32_t number;
     int64_t duration;
     peer->heard_ns = clock_ns();
     switch (frame->kind) {
-    case STAR_WELCOME:
+    case CONTROL_WELCOME:
         c->welcome = true;
         for (int r = 0; r < c->ranks; r++)
-            memcpy(c->peer[r].host, frame->content + (size_t)r * STAR_HOST_BYTES, STAR_HOST_BYTES);
+            memcpy(c->peer[r].host, frame->content + (size_t)r * CONTROL_HOST_BYTES, CONTROL_HOST_BYTES);
         break;
-    case STAR_BYTES:
+    case CONTROL_BYTES:
         free(peer->bytes);
         peer->bytes = malloc(frame->bytes + 1);
         peer->byte_count = frame->bytes;
@@ -119,36 +120,36 @@ static void frame_take(Star *c, int from, const StarFrame *frame)
         memcpy(peer->bytes, frame->content, frame->bytes);
         peer->bytes[frame->bytes] = 0;
         break;
-    case STAR_NOTICE: notice_take(c, frame); break;
-    case STAR_READY: peer->ready = true; break;
-    case STAR_GO: c->go = true; break;
-    case STAR_BEAT:
+    case CONTROL_MESSAGE: message_take(c, frame); break;
+    case CONTROL_READY: peer->ready = true; break;
+    case CONTROL_GO: c->go = true; break;
+    case CONTROL_BEAT:
         memcpy(&duration, frame->content, sizeof duration);
         peer->alive_ns = duration < peer->heard_ns ? peer->heard_ns - duration : 0;
         break;
-    case STAR_STOP:
+    case CONTROL_STOP:
         memcpy(&number, frame->content, sizeof number);
         if (c->stop_signal) break;
         c->stop_signal = number;
-        all_send(c, STAR_STOP, &number, sizeof number, from);
+        all_send(c, CONTROL_STOP, &number, sizeof number, from);
         break;
-    case STAR_REFUSED:
-    case STAR_FAILED:
+    case CONTROL_REFUSED:
+    case CONTROL_FAILED:
         memcpy(&end, frame->content, sizeof end);
         failure_take(c, &end, from);
         break;
-    case STAR_ENDED:
+    case CONTROL_ENDED:
         memcpy(&peer->end, frame->content, sizeof peer->end);
         peer->ended = true;
         peer->ended_ns = peer->heard_ns;
         break;
-    case STAR_FILE:
-    case STAR_PIECE:
-        if (!file_frame_take(c, from, frame) && frame->kind == STAR_FILE)
-            peer_send(peer, STAR_HAVE, frame->content, frame->bytes);
+    case CONTROL_FILE:
+    case CONTROL_PIECE:
+        if (!file_frame_take(c, from, frame) && frame->kind == CONTROL_FILE)
+            peer_send(peer, CONTROL_HAVE, frame->content, frame->bytes);
         break;
-    case STAR_HAVE: memcpy(&c->unwanted, frame->content, sizeof c->unwanted); break;
-    case STAR_RESULT:
+    case CONTROL_HAVE: memcpy(&c->unwanted, frame->content, sizeof c->unwanted); break;
+    case CONTROL_RESULT:
         memcpy(&c->result, frame->content, sizeof c->result);
         c->decided = true;
         break;
@@ -157,7 +158,7 @@ static void frame_take(Star *c, int from, const StarFrame *frame)
 }
 
 /* Rank 0 proves itself, and so does this rank; otherwise the connection and the run end here. */
-static void challenge_take(Star *c, const StarFrame *frame)
+static void challenge_take(ControlPlane *c, const ControlFrame *frame)
 {
     Peer *root = &c->peer[0];
     Challenge challenge;
@@ -166,7 +167,7 @@ static void challenge_take(Star *c, const StarFrame *frame)
     memcpy(&challenge, frame->content, sizeof challenge);
     root->proven = handshake_prove(&c->config.secret, &hello, &challenge, &proof);
     if (root->proven) {
-        peer_send(root, STAR_PROOF, &proof, sizeof proof);
+        peer_send(root, CONTROL_PROOF, &proof, sizeof proof);
         return;
     }
     net_close(&root->net);
@@ -180,34 +181,34 @@ static void challenge_take(Star *c, const StarFrame *frame)
 
 bool peer_receive(Peer *peer)
 {
-    size_t most = peer->stranger ? STRANGER_BYTES : 2 * (STAR_CONTENT_MAX + sizeof(StarHead));
+    size_t most = peer->pending ? PENDING_BYTES : 2 * (CONTROL_CONTENT_MAX + sizeof(ControlHead));
     peer->starved |= net_receive(&peer->net, most) != OK;
     return !peer->starved && !peer->net.closed;
 }
 
 /* Whether a frame cannot be taken yet: bytes, before those that came first have been taken, unless nobody will take them
  * any more; a part of a file, while another one is being written, or as long as rank 0 may still say who takes files. */
-static bool frame_waits(const Star *c, const Peer *peer, StarKind kind)
+static bool frame_waits(const ControlPlane *c, const Peer *peer, ControlKind kind)
 {
-    if (kind == STAR_BYTES) return peer->bytes && !c->failed && !c->watching;
-    return (kind == STAR_FILE || kind == STAR_PIECE) && (c->taking >= 0 || (!c->take && !c->watching));
+    if (kind == CONTROL_BYTES) return peer->bytes && !c->failed && !c->watching;
+    return (kind == CONTROL_FILE || kind == CONTROL_PIECE) && (c->taking >= 0 || (!c->take && !c->watching));
 }
 
 /* All complete frames of a peer, and then its end. */
-static void peer_turn(Star *c, int rank)
+static void peer_serve(ControlPlane *c, int rank)
 {
     Peer *peer = &c->peer[rank];
-    StarFrame frame;
+    ControlFrame frame;
     int64_t length;
     if (peer->net.fd < 0 || c->taking == rank) return;
     bool open = peer_receive(peer);
-    while ((length = star_frame_read(peer->net.in, peer->net.in_used, &frame)) > 0 && !peer->starved) {
+    while ((length = control_frame_read(peer->net.in, peer->net.in_used, &frame)) > 0 && !peer->starved) {
         if (frame_waits(c, peer, frame.kind)) return;
         if (!frame_fits(c, peer, &frame)) {
             length = -1;
             break;
         }
-        if (frame.kind == STAR_CHALLENGE)
+        if (frame.kind == CONTROL_CHALLENGE)
             challenge_take(c, &frame);
         else
             frame_take(c, rank, &frame);
@@ -229,7 +230,7 @@ static void peer_turn(Star *c, int rank)
                      c->config.part);
 }
 
-bool is_silent(const Star *c, int rank)
+bool is_silent(const ControlPlane *c, int rank)
 {
     int64_t heard = c->peer[rank].heard_ns > c->awake.since_ns ? c->peer[rank].heard_ns : c->awake.since_ns;
     return c->watching && c->taking < 0 && clock_ns() - heard > c->timeout_ms * 1000000ll;
@@ -241,7 +242,7 @@ typedef struct Lives {
     int64_t latest, second; /* 0: none yet */
 } Lives;
 
-static Lives lives_find(const Star *c)
+static Lives lives_find(const ControlPlane *c)
 {
     Lives lives = {.rank = -1};
     for (int r = 0; r < c->ranks; r++) {
@@ -254,13 +255,13 @@ static Lives lives_find(const Star *c)
     return lives;
 }
 
-void star_round(Star *c, int wait_ms)
+void control_round(ControlPlane *c, int wait_ms)
 {
-    struct pollfd polled[1 + STRANGERS_MAX + STAR_RANKS_MAX];
+    struct pollfd polled[1 + PENDING_MAX + CONTROL_RANKS_MAX];
     nfds_t count = 0;
     if (c->listener >= 0) polled[count++] = (struct pollfd){c->listener, POLLIN, 0};
-    for (int i = 0; i < STRANGERS_MAX; i++)
-        if (c->stranger[i].peer.net.fd >= 0) polled[count++] = (struct pollfd){c->stranger[i].peer.net.fd, POLLIN, 0};
+    for (int i = 0; i < PENDING_MAX; i++)
+        if (c->pending[i].peer.net.fd >= 0) polled[count++] = (struct pollfd){c->pending[i].peer.net.fd, POLLIN, 0};
     for (int r = 0; r < c->ranks; r++)
         if (c->peer[r].net.fd >= 0)
             polled[count++] =
@@ -268,12 +269,12 @@ void star_round(Star *c, int wait_ms)
     (void)poll(polled, count, wait_ms);
     for (int r = 0; r < c->ranks; r++) {
         net_flush(&c->peer[r].net);
-        peer_turn(c, r);
+        peer_serve(c, r);
     }
     int64_t now = clock_ns();
     if (!c->watching) return;
     (void)silence_look(&c->awake, 0);
-    bool beat = now - c->beaten_ns > STAR_BEAT_MS * 1000000ll;
+    bool beat = now - c->beaten_ns > CONTROL_BEAT_MS * 1000000ll;
     if (beat) c->beaten_ns = now;
     Lives lives = lives_find(c);
     for (int r = 0; r < c->ranks; r++) {
@@ -284,7 +285,7 @@ void star_round(Star *c, int wait_ms)
         if (peer->net.fd < 0) continue;
         /* Send each rank the latest sign of life of all ranks but itself. */
         int64_t alive = r == lives.rank ? lives.second : lives.latest, life = alive ? now - alive : INT64_MAX;
-        if (beat && !peer->net.out_used) peer_send(peer, STAR_BEAT, &life, sizeof life);
+        if (beat && !peer->net.out_used) peer_send(peer, CONTROL_BEAT, &life, sizeof life);
         if (is_silent(c, r) && !c->failed && !peer->ended)
             failure_make(c, ERR_COMM, r, "no sign of life of its %s for %.1f s (--comm-timeout)", c->config.part,
                          (double)c->timeout_ms * 1e-3);
@@ -295,23 +296,23 @@ void star_round(Star *c, int wait_ms)
 
 /* Waits until a rank has sent bytes; it may have ended since then. Rank 0, which may wait for another one itself, is given
  * twice the time. */
-static Status bytes_await(Star *c, int rank, const char *what)
+static Status bytes_await(ControlPlane *c, int rank, const char *what)
 {
     const Peer *peer = &c->peer[rank];
     int64_t wait_ms = rank == 0 ? 2 * c->timeout_ms : c->timeout_ms, deadline = clock_ns() + wait_ms * 1000000;
-    while (!peer->bytes && !c->failed && clock_ns() < deadline) star_round(c, STAR_LOOK_MS);
+    while (!peer->bytes && !c->failed && clock_ns() < deadline) control_round(c, CONTROL_LOOK_MS);
     if (peer->bytes) return OK;
     if (c->failed) return failure_status(c);
     return FAIL(ERR_COMM, "rank %d on %s has not sent %s within %.0f s (%s--comm-timeout)", rank, peer->host, what,
                 (double)wait_ms * 1e-3, rank == 0 ? "twice " : "");
 }
 
-Status star_broadcast(Star *c, char **bytes, size_t *count)
+Status control_broadcast(ControlPlane *c, char **bytes, size_t *count)
 {
-    if (star_is_root(c)) {
-        if (*count > STAR_CONTENT_MAX)
+    if (control_is_root(c)) {
+        if (*count > CONTROL_CONTENT_MAX)
             return FAIL(ERR_INTERNAL, "%zu bytes are too many for a message between programs", *count);
-        all_send(c, STAR_BYTES, *bytes, *count, 0);
+        all_send(c, CONTROL_BYTES, *bytes, *count, 0);
         return OK;
     }
     TRY(bytes_await(c, 0, "the settings of the run"));
@@ -321,14 +322,14 @@ Status star_broadcast(Star *c, char **bytes, size_t *count)
     return OK;
 }
 
-Status star_gather(Star *c, const void *mine, size_t bytes, const char *what, void *all)
+Status control_gather(ControlPlane *c, const void *mine, size_t bytes, const char *what, void *all)
 {
     Status st = OK;
     char *text = all;
     size_t count = (size_t)c->ranks * bytes;
-    if (!star_is_root(c)) {
-        peer_send(&c->peer[0], STAR_BYTES, mine, bytes);
-        TRY(star_broadcast(c, &text, &count));
+    if (!control_is_root(c)) {
+        peer_send(&c->peer[0], CONTROL_BYTES, mine, bytes);
+        TRY(control_broadcast(c, &text, &count));
         if (count == (size_t)c->ranks * bytes)
             memcpy(all, text, count);
         else
@@ -348,51 +349,51 @@ Status star_gather(Star *c, const void *mine, size_t bytes, const char *what, vo
         free(peer->bytes);
         peer->bytes = NULL;
     }
-    return star_broadcast(c, &text, &count);
+    return control_broadcast(c, &text, &count);
 }
 
-Status star_barrier(Star *c, const char *what)
+Status control_barrier(ControlPlane *c, const char *what)
 {
     int missing = 0;
     int64_t deadline = clock_ns() + c->timeout_ms * 1000000;
-    if (!star_is_root(c)) peer_send(&c->peer[0], STAR_READY, NULL, 0);
+    if (!control_is_root(c)) peer_send(&c->peer[0], CONTROL_READY, NULL, 0);
     while (!c->failed && clock_ns() < deadline) {
         missing = 0;
-        for (int r = 1; star_is_root(c) && r < c->ranks && !missing; r++) missing = c->peer[r].ready ? 0 : r;
-        if (star_is_root(c) ? !missing : c->go) break;
-        star_round(c, STAR_LOOK_MS);
+        for (int r = 1; control_is_root(c) && r < c->ranks && !missing; r++) missing = c->peer[r].ready ? 0 : r;
+        if (control_is_root(c) ? !missing : c->go) break;
+        control_round(c, CONTROL_LOOK_MS);
     }
     if (c->failed) return failure_status(c);
-    if (star_is_root(c) ? missing : !c->go) {
+    if (control_is_root(c) ? missing : !c->go) {
         failure_make(c, ERR_COMM, c->rank, "waited for rank %d on %s to %s for %.0f s (--comm-timeout)", missing,
                      c->peer[missing].host, what, (double)c->timeout_ms * 1e-3);
         return failure_status(c);
     }
     for (int r = 0; r < c->ranks; r++) c->peer[r].ready = false;
     c->go = false;
-    if (star_is_root(c)) all_send(c, STAR_GO, NULL, 0, 0);
+    if (control_is_root(c)) all_send(c, CONTROL_GO, NULL, 0, 0);
     return OK;
 }
 
 /* ---- without waiting */
 
-Status star_pump(Star *c)
+Status control_pump(ControlPlane *c)
 {
     pthread_mutex_lock(&c->mutex);
-    star_round(c, 0);
-    Status st = c->failed && !c->notice_count ? failure_status(c) : OK;
+    control_round(c, 0);
+    Status st = c->failed && !c->message_count ? failure_status(c) : OK;
     pthread_mutex_unlock(&c->mutex);
     return st;
 }
 
-void star_post(Star *c, int to, const void *bytes, size_t count)
+void control_post(ControlPlane *c, int to, const void *bytes, size_t count)
 {
     pthread_mutex_lock(&c->mutex);
-    peer_send(&c->peer[to], STAR_BYTES, bytes, count);
+    peer_send(&c->peer[to], CONTROL_BYTES, bytes, count);
     pthread_mutex_unlock(&c->mutex);
 }
 
-Status star_collect(Star *c, int from, void *to, size_t bytes, bool *came)
+Status control_collect(ControlPlane *c, int from, void *to, size_t bytes, bool *came)
 {
     Status st = OK;
     pthread_mutex_lock(&c->mutex);
@@ -411,29 +412,29 @@ Status star_collect(Star *c, int from, void *to, size_t bytes, bool *came)
     return st;
 }
 
-void star_notify(Star *c, int to, const void *content, size_t bytes)
+void control_notify(ControlPlane *c, int to, const void *content, size_t bytes)
 {
-    StarNotice notice = {.from = c->rank, .to = to};
-    memcpy(notice.content, content, bytes < sizeof notice.content ? bytes : sizeof notice.content);
+    ControlMessage message = {.from = c->rank, .to = to};
+    memcpy(message.content, content, bytes < sizeof message.content ? bytes : sizeof message.content);
     pthread_mutex_lock(&c->mutex);
-    peer_send(&c->peer[star_is_root(c) ? to : 0], STAR_NOTICE, &notice, sizeof notice);
+    peer_send(&c->peer[control_is_root(c) ? to : 0], CONTROL_MESSAGE, &message, sizeof message);
     pthread_mutex_unlock(&c->mutex);
 }
 
-bool star_poll(Star *c, void *content, size_t bytes)
+bool control_poll(ControlPlane *c, void *content, size_t bytes)
 {
     pthread_mutex_lock(&c->mutex);
-    bool heard = c->notice_count > 0;
+    bool heard = c->message_count > 0;
     if (heard) {
-        memcpy(content, c->notice[c->notice_first].content, bytes);
-        c->notice_first = (c->notice_first + 1) % NOTICES_MAX;
-        c->notice_count--;
+        memcpy(content, c->message[c->message_first].content, bytes);
+        c->message_first = (c->message_first + 1) % MESSAGES_MAX;
+        c->message_count--;
     }
     pthread_mutex_unlock(&c->mutex);
     return heard;
 }
 
-bool star_flushed(Star *c)
+bool control_flushed(ControlPlane *c)
 {
     bool out = true;
     pthread_mutex_lock(&c->mutex);
