@@ -31,23 +31,23 @@ typedef struct CommConfig {
     bool ordered;     /* add in tower order: the same bits for any number of GPUs and virtual towers */
     int ctas;         /* most thread blocks of a collective; 0: NCCL's choice */
     int root_ranks;   /* ranks that meet at one of NCCL's roots when they start; 0: 128 */
-    /* For several groups that were not started by MPI: the address and port where group 0 listens, and the secret of the
-     * job. If master is NULL, MPI connects the groups. Borrowed. */
+    /* For several nodes that were not started by MPI: the address and port where node 0 listens, and the secret of the
+     * job. If master is NULL, MPI connects the nodes. Borrowed. */
     const char *master;
     int port;
     Secret secret;
     struct Carrier *carrier; /* borrowed: keeps MPI for processes that follow each other; NULL: none do */
 } CommConfig;
 
-/* Memory shared by the tower processes of one group. The supervisor creates it before it forks them. It is an anonymous
+/* Memory shared by the tower processes of one node. The supervisor creates it before it forks them. It is an anonymous
  * mapping (no name, not limited by /dev/shm), which the kernel frees with the last process. `towers` and `ranks` count
- * those of the group; the functions below identify a process by its number in the group. */
+ * those of the node; the functions below identify a process by its number in the node. */
 typedef struct CommShared CommShared;
 NODISCARD Status comm_shared_create(int towers, int ranks, size_t max_count, CommShared **made);
 void comm_shared_destroy(CommShared *shared);
 /* Called by the supervisor when a process has ended: every waiting and every later collective fails at once. */
 void comm_shared_abort(CommShared *shared, int process);
-/* Abort because of another group: "host b: tower process 5 was killed by signal 9". Only the first abort counts. */
+/* Abort because of another node: "host b: tower process 5 was killed by signal 9". Only the first abort counts. */
 enum { COMM_MESSAGE_BYTES = 384, COMM_ABORTED_ELSEWHERE = 1 << 16 };
 void comm_shared_abort_by(CommShared *shared, const char *what);
 /* The process that left first, COMM_ABORTED_ELSEWHERE, or -1 if none has. */
@@ -57,13 +57,13 @@ int comm_shared_aborted(const CommShared *shared);
 bool comm_shared_follows(const CommShared *shared, int process);
 /* The progress slot of a process in the shared memory: deadlines are extended while a missing peer makes progress. */
 ProgressSlot *comm_shared_progress(CommShared *shared, int process);
-/* Called by the supervisor when a heartbeat reports progress in another group; at_ns: clock_ns() of this host. */
+/* Called by the supervisor when a heartbeat reports progress in another node; at_ns: clock_ns() of this host. */
 void comm_shared_peers_progress(CommShared *shared, int64_t at_ns);
 /* Whether the process waits for others, at a barrier or for its communication thread, which looks for them. */
 bool comm_shared_waiting(const CommShared *shared, int process);
 
-/* The communicator for the towers of `device`: NCCL between GPUs, otherwise shared memory. Between groups messages go over
- * MPI, which the first process of each group initializes, so a process joins once, and only the first of a program does,
+/* The communicator for the towers of `device`: NCCL between GPUs, otherwise shared memory. Between nodes messages go over
+ * MPI, which the first process of each node initializes, so a process joins once, and only the first of a program does,
  * unless there is a carrier; or over TCP for GPUs, if config->master is given. ERR_UNSUPPORTED where MPI is needed and the
  * build has none. `device` is borrowed and must outlive it. */
 NODISCARD Status comm_join(const CommConfig *config, CommShared *shared, Device *device, Comm **made);

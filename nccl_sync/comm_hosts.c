@@ -1,4 +1,4 @@
-/* Collectives between groups of tower processes: shared memory inside a group (comm_shared.h), and between their first
+/* Collectives between groups of tower processes: shared memory inside a node (comm_shared.h), and between their first
  * processes, the leaders, messages over a link (link.h), which is MPI, or TCP where NCCL makes the sums.
  *
  * Every process has a communication thread (comm_thread.h) that runs the collectives in the order in which they were
@@ -206,7 +206,7 @@ static void hosts_text(const Comm *comm, char *text, size_t bytes)
 {
     char mpi[128];
     comm_mpi_text(mpi, sizeof mpi);
-    snprintf(text, bytes, "%s sums over %d groups of processes, in tower order", mpi, comm->config.place.groups);
+    snprintf(text, bytes, "%s sums over %d nodes, in tower order", mpi, comm->config.place.nodes);
 }
 
 /* MPI is finalized only if all leaders do it. */
@@ -227,7 +227,7 @@ static void hosts_close(Comm *comm)
     HostsComm *c = hosts_of(comm);
     if (c->thread) comm_thread_run_anyway(c->thread, close_work);
     comm_thread_end(c->thread);
-    free(c->card);
+    free(c->node);
     free(c->numbers);
     free(c->answers);
     free(c->aware);
@@ -249,59 +249,59 @@ static const CommOps hosts_ops = {
 
 /* ---- opening */
 
-/* The groups agree on the run, and their towers follow each other. */
-static Status cards_check(Comm *comm, HostsComm *c)
+/* The nodes agree on the run, and their towers follow each other. */
+static Status nodes_check(Comm *comm, HostsComm *c)
 {
     const CommConfig *config = &comm->config;
-    const GroupCard *mine = &c->card[config->place.group];
+    const NodeInfo *mine = &c->node[config->place.node];
     int next = 0;
-    for (int g = 0; g < config->place.groups; g++) {
-        const GroupCard *card = &c->card[g];
-        c->card[g].host[sizeof card->host - 1] = 0;
-        if (card->group != g || card->groups != mine->groups || card->processes != mine->processes ||
-            card->ranks != mine->ranks || card->all_towers != mine->all_towers || card->max_count != mine->max_count)
+    for (int n = 0; n < config->place.nodes; n++) {
+        const NodeInfo *node = &c->node[n];
+        c->node[n].host[sizeof node->host - 1] = 0;
+        if (node->number != n || node->nodes != mine->nodes || node->processes != mine->processes ||
+            node->ranks != mine->ranks || node->all_towers != mine->all_towers || node->max_count != mine->max_count)
             return FAIL(ERR_COMM,
-                        "host %s takes part as group %d of %d, with %d processes of %d in all, %d towers in all and "
+                        "host %s takes part as node %d of %d, with %d processes of %d in all, %d towers in all and "
                         "%" PRId64 " floats; host %s: %d of %d, %d of %d, %d towers, %" PRId64
                         " floats: start all with the same "
                         "options and the same build",
-                        card->host, (int)card->group, (int)card->groups, (int)card->processes, (int)card->ranks,
-                        (int)card->all_towers, card->max_count, mine->host, (int)mine->group, (int)mine->groups,
+                        node->host, (int)node->number, (int)node->nodes, (int)node->processes, (int)node->ranks,
+                        (int)node->all_towers, node->max_count, mine->host, (int)mine->number, (int)mine->nodes,
                         (int)mine->processes, (int)mine->ranks, (int)mine->all_towers, mine->max_count);
-        if (card->first_tower != next || card->towers < 1)
-            return FAIL(ERR_COMM, "host %s, group %d: its %d towers begin at tower %d, expected tower %d", card->host,
-                        g, (int)card->towers, (int)card->first_tower, next);
-        next += card->towers;
+        if (node->first_tower != next || node->towers < 1)
+            return FAIL(ERR_COMM, "host %s, node %d: its %d towers begin at tower %d, expected tower %d", node->host, n,
+                        (int)node->towers, (int)node->first_tower, next);
+        next += node->towers;
     }
     if (next == config->towers) return OK;
-    return FAIL(ERR_COMM, "%d groups hold %d towers, expected %d", config->place.groups, next, config->towers);
+    return FAIL(ERR_COMM, "%d nodes hold %d towers, expected %d", config->place.nodes, next, config->towers);
 }
 
 static Status leader_open(Comm *comm, HostsComm *c, LinkOpen link_open)
 {
     const Placement *place = &comm->config.place;
     int request = 0;
-    c->card = calloc((size_t)place->groups, sizeof *c->card);
-    c->numbers = calloc((size_t)place->groups, sizeof *c->numbers);
-    c->answers = calloc((size_t)place->groups, sizeof *c->answers);
-    c->aware = calloc((size_t)place->groups, sizeof *c->aware);
-    if (!c->card || !c->numbers || !c->answers || !c->aware)
-        return FAIL(ERR_MEMORY, "no memory for the names of %d groups", place->groups);
+    c->node = calloc((size_t)place->nodes, sizeof *c->node);
+    c->numbers = calloc((size_t)place->nodes, sizeof *c->numbers);
+    c->answers = calloc((size_t)place->nodes, sizeof *c->answers);
+    c->aware = calloc((size_t)place->nodes, sizeof *c->aware);
+    if (!c->node || !c->numbers || !c->answers || !c->aware)
+        return FAIL(ERR_MEMORY, "no memory for the names of %d nodes", place->nodes);
     TRY(link_open(&comm->config, &c->link));
-    GroupCard *mine = &c->card[place->group];
-    *mine = (GroupCard){.group = place->group,
-                        .groups = place->groups,
-                        .processes = c->shared->ranks,
-                        .ranks = place->ranks,
-                        .first_tower = place->first_tower,
-                        .towers = c->shared->towers,
-                        .all_towers = comm->config.towers,
-                        .max_count = (int64_t)comm->config.max_count};
+    NodeInfo *mine = &c->node[place->node];
+    *mine = (NodeInfo){.number = place->node,
+                       .nodes = place->nodes,
+                       .processes = c->shared->ranks,
+                       .ranks = place->ranks,
+                       .first_tower = place->first_tower,
+                       .towers = c->shared->towers,
+                       .all_towers = comm->config.towers,
+                       .max_count = (int64_t)comm->config.max_count};
     snprintf(mine->host, sizeof mine->host, "%s", place->host);
     c->shared->first_tower = place->first_tower;
-    Status st = c->link->ops->gather(c->link, c->card, sizeof *c->card, &request);
+    Status st = c->link->ops->gather(c->link, c->node, sizeof *c->node, &request);
     TRY(leader_wait(comm, st, request));
-    return cards_check(comm, c);
+    return nodes_check(comm, c);
 }
 
 static Status open_work(Comm *comm, void *of)
@@ -318,7 +318,7 @@ Status comm_hosts_open(const CommConfig *config, CommShared *shared, LinkOpen li
     HostsComm *c = calloc(1, sizeof *c);
     if (!c) return FAIL(ERR_MEMORY, "no memory for the communicator of rank %d", config->place.rank);
     c->shared = shared;
-    c->process = group_rank(&config->place);
+    c->process = process_in_node(&config->place);
     Status st = comm_create(config, &hosts_ops, c, &comm);
     if (st != OK) {
         comm_shared_abort(shared, c->process);

@@ -1,4 +1,4 @@
-/* Joins a process to those of its run: chooses the communicator that its device, its groups and this build allow. */
+/* Joins a process to those of its run: chooses the communicator that its device, its nodes and this build allow. */
 #include "nccl_sync/comm_ops.h"
 #include "nccl_sync/comm_record.h"
 #include "nccl_sync/link_carried.h"
@@ -16,14 +16,14 @@ static Status mpi_join(const CommConfig *config, CommShared *shared, Comm **made
     return FAIL(ERR_UNSUPPORTED,
                 "tower processes of %d hosts, started by MPI, need MPI, which this build does not have: install "
                 "libopenmpi-dev or libmpich-dev, then configure and build again; or use one host",
-                config->place.groups);
+                config->place.nodes);
 #endif
 }
 
 /* Between processors; NCCL uses it beside its own collectives, and needs no MPI for that. */
 static Status processors_join(const CommConfig *config, CommShared *shared, bool nccl, Comm **made)
 {
-    if (config->place.groups <= 1) return comm_shm_open(config, shared, made);
+    if (config->place.nodes <= 1) return comm_shm_open(config, shared, made);
     if (nccl && config->master) return comm_hosts_open(config, shared, link_control_open, made);
     return mpi_join(config, shared, made);
 }

@@ -276,7 +276,7 @@ Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *devi
     if (!c) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the communicator of rank %d", config->place.rank));
     c->control = control;
     c->shared = shared;
-    c->process = group_rank(&config->place);
+    c->process = process_in_node(&config->place);
     c->device = device;
     TRY_OUT(memory_open(config, c));
     if (config->ordered) TRY_OUT(ranks_learn(config, c));

@@ -43,7 +43,7 @@ typedef struct NcclComm {
     Comm *control;      /* owned: between the processors: comm_shm, or comm_hosts */
     CommShared *shared; /* borrowed */
     Device *device;     /* borrowed */
-    int process;        /* number in the group */
+    int process;        /* number in the node */
     ncclComm_t nccl;    /* owned; NULL before it is created and after its abort */
     bool left;          /* after an error: no more calls until the communicator is aborted */
     cudaStream_t stream;

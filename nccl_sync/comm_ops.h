@@ -55,7 +55,7 @@ void comm_nccl_memory_destroy(void *memory);
 
 /* One look of a wait; progress_ns: the last sign of progress of the peers that are missing. */
 void comm_wait_look(CommWait *wait, const CommConfig *config, int64_t progress_ns);
-/* The last sign of progress of all ranks but this process of the group. */
+/* The last sign of progress of all ranks but this process of the node. */
 int64_t comm_shared_progress_of_others(const CommShared *shared, int process);
 
 /* In builds with CUDA. `control`, between the processors of these processes, belongs to the new one, and is closed if this

@@ -8,7 +8,7 @@
 
 void comm_record_in(Comm *comm, CommShared *shared)
 {
-    comm->record = &shared->record[group_rank(&comm->config.place)];
+    comm->record = &shared->record[process_in_node(&comm->config.place)];
 }
 
 void comm_record_begin(Comm *comm, const char *what, size_t first, size_t bytes)

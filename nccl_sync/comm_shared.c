@@ -29,7 +29,7 @@ Status comm_shared_create(int towers, int ranks, size_t max_count, CommShared **
     CommShared *shared = memory;
     shared->towers = towers;
     shared->ranks = ranks;
-    shared->first_slot = 1;
+    shared->first_holds = 1;
     shared->max_count = max_count;
     shared->stride = stride;
     shared->bytes = bytes;
@@ -84,10 +84,10 @@ bool comm_shared_waiting(const CommShared *shared, int process)
            (uint32_t)atomic_load(&shared->arrived_at[process]) > atomic_load(&shared->generation);
 }
 
-/* The rank in the run of a process of this group. */
+/* The rank in the run of a process of this node. */
 static int rank_of(const CommConfig *config, int process)
 {
-    return config->place.rank - group_rank(&config->place) + process;
+    return config->place.rank - process_in_node(&config->place) + process;
 }
 
 Status shared_fail_aborted(const CommConfig *config, const CommShared *shared)
@@ -95,7 +95,7 @@ Status shared_fail_aborted(const CommConfig *config, const CommShared *shared)
     int left = comm_shared_aborted(shared);
     if (left == COMM_ABORTED_ELSEWHERE)
         return FAIL(ERR_COMM, "%s; the others cannot continue without it", shared->abort_text);
-    if (left == group_rank(&config->place))
+    if (left == process_in_node(&config->place))
         return FAIL(ERR_COMM, "rank %d takes part in a collective after it has left the run", rank_of(config, left));
     return FAIL(ERR_COMM, "tower process %d has left the run; the others cannot continue without it",
                 rank_of(config, left));
@@ -125,8 +125,8 @@ int64_t comm_shared_progress_of_others(const CommShared *shared, int process)
     return latest;
 }
 
-/* The last progress of a process that others of its group wait for. The first one's looks count, too: it is waiting for
- * other groups, with a deadline of its own. */
+/* The last progress of a process that others of its node wait for. The first one's looks count, too: it is waiting for
+ * other nodes, with a deadline of its own. */
 static int64_t progress_of(const CommShared *shared, int process)
 {
     int64_t at = progress_life(&shared->progress[process]);
@@ -156,7 +156,7 @@ Status shared_barrier(const CommConfig *config, CommShared *shared)
 {
     if (atomic_load(&shared->aborted)) return shared_fail_aborted(config, shared);
     if (shared->ranks == 1) return OK;
-    int64_t barrier = atomic_fetch_add(&shared->arrived_at[group_rank(&config->place)], 1) + 1;
+    int64_t barrier = atomic_fetch_add(&shared->arrived_at[process_in_node(&config->place)], 1) + 1;
     uint32_t generation = atomic_load(&shared->generation);
     if (atomic_fetch_add(&shared->arrived, 1) + 1 == (uint32_t)shared->ranks) {
         atomic_store(&shared->arrived, 0);
@@ -195,7 +195,7 @@ Status shared_chain_wait(const CommConfig *config, CommShared *shared, _Atomic i
         if (atomic_load(&shared->aborted)) return shared_fail_aborted(config, shared);
         comm_wait_look(&wait, config, progress_of(shared, process));
         if (wait.left_ms <= 0) return fail_deadline(config, shared, process);
-        atomic_store(&shared->looked_ns[group_rank(&config->place)], clock_ns());
+        atomic_store(&shared->looked_ns[process_in_node(&config->place)], clock_ns());
         futex_wait(&shared->chain_moves, moves, wait.left_ms);
     }
 }
@@ -210,8 +210,8 @@ void shared_chain_moved(CommShared *shared, _Atomic int64_t *word, int64_t value
 Status shared_check(const CommConfig *config, CommShared *shared)
 {
     const Placement *place = &config->place;
-    int ranks = group_ranks(place), towers = place->groups > 1 ? shared->towers : config->towers;
-    if (place->first_tower == 0) shared->first_slot = place->local_towers;
+    int ranks = node_ranks(place), towers = place->nodes > 1 ? shared->towers : config->towers;
+    if (place->first_tower == 0) shared->first_holds = place->local_towers;
     if (towers == shared->towers && ranks == shared->ranks && config->max_count <= shared->max_count) return OK;
     return FAIL(ERR_INTERNAL,
                 "rank %d: expected shared memory for %d towers, %d processes and %zu floats, found it made for %d, %d "
@@ -234,7 +234,7 @@ void shared_add(CommShared *shared, size_t first, size_t count, bool onto, float
         size_t n = count - done < BLOCK ? count - done : BLOCK;
         float *to = sum + done;
         if (!onto) memcpy(to, shared->slots + first + done, n * sizeof *to);
-        for (int t = onto ? 0 : shared->first_slot; t < shared->towers; t++) {
+        for (int t = onto ? 0 : shared->first_holds; t < shared->towers; t++) {
             const float *slot = shared->slots + (size_t)t * shared->stride + first + done;
             for (size_t i = 0; i < n; i++) to[i] += slot[i];
         }

@@ -1,4 +1,4 @@
-/* The memory that the tower processes of one group share, and how they wait in it; see comm.h for its creation. Internal
+/* The memory that the tower processes of one node share, and how they wait in it; see comm.h for its creation. Internal
  * to nccl_sync.
  *
  * Every tower has a slot of max_count floats, and one more holds the result. The towers of the process that holds tower
@@ -16,7 +16,7 @@ enum { GROUP_RANKS_MAX = 256, BROADCAST_BYTES = 1 << 18, LINE = 64 };
 struct CommShared {
     _Alignas(LINE) _Atomic uint32_t generation; /* completed barriers; the futex word */
     _Alignas(LINE) _Atomic uint32_t arrived;
-    _Alignas(LINE) _Atomic uint32_t aborted; /* number in the group + 1 of the first that left */
+    _Alignas(LINE) _Atomic uint32_t aborted; /* number in the node + 1 of the first that left */
     _Atomic bool late;                       /* that one has not left: it was not waited for any longer */
     _Atomic uint32_t abort_begun;            /* by somebody: only the first writes abort_text */
     char abort_text[COMM_MESSAGE_BYTES];     /* with COMM_ABORTED_ELSEWHERE: what has happened on another host */
@@ -24,17 +24,17 @@ struct CommShared {
         arrived_at[GROUP_RANKS_MAX]; /* number of the barrier that each has reached, to name the missing one */
     ProgressSlot progress[GROUP_RANKS_MAX];
     CommRecord record[GROUP_RANKS_MAX];
-    /* several groups: see hosts_chain.c */
+    /* several nodes: see hosts_chain.c */
     _Alignas(LINE) _Atomic uint32_t chain_moves; /* a futex word: changes of the next three */
     _Atomic int64_t given[GROUP_RANKS_MAX];      /* sums to which each process has given all that it has */
     _Atomic int64_t prefixed, resulted;          /* chunks whose prefix, and whose result, has come */
     _Atomic int64_t looked_ns[GROUP_RANKS_MAX];  /* when each communication thread last looked, while it waits */
     _Atomic bool awaits[GROUP_RANKS_MAX];        /* each process waits for its communication thread */
-    _Atomic int64_t peers_ns;                    /* the last sign of progress of other groups */
+    _Atomic int64_t peers_ns;                    /* the last sign of progress of other nodes */
     _Alignas(LINE) _Atomic int64_t added[GROUP_RANKS_MAX]; /* chunks to which each process has added its part */
-    int towers, ranks;                                     /* of the group */
+    int towers, ranks;                                     /* of the node */
     int first_tower;
-    int first_slot;           /* towers whose contributions the first slot holds */
+    int first_holds;           /* towers whose contributions the first slot holds */
     size_t max_count, stride; /* floats; stride is max_count rounded up to a line */
     size_t bytes;             /* of the mapping */
     char broadcast[BROADCAST_BYTES];
@@ -51,21 +51,21 @@ NODISCARD Status shared_check(const CommConfig *config, CommShared *shared);
 /* Keeps the contribution of a tower of this process for shared_add. The process's towers come in ascending order. */
 void shared_give(const CommConfig *config, CommShared *shared, int tower, size_t first, const float *from,
                  size_t count);
-/* Waits for all processes of the group. */
+/* Waits for all processes of the node. */
 NODISCARD Status shared_barrier(const CommConfig *config, CommShared *shared);
 /* The error of a collective after somebody has left. */
 NODISCARD Status shared_fail_aborted(const CommConfig *config, const CommShared *shared);
-/* Waits until a process of the group has counted `word`, its `given`, or the first process's prefixed or resulted, up
+/* Waits until a process of the node has counted `word`, its `given`, or the first process's prefixed or resulted, up
  * to `wanted`. */
 NODISCARD Status shared_chain_wait(const CommConfig *config, CommShared *shared, _Atomic int64_t *word, int64_t wanted,
                                    int process);
 void shared_chain_moved(CommShared *shared, _Atomic int64_t *word, int64_t value);
 
-/* The part of a range of `count` elements that a process of the group adds: [*from, *to). */
+/* The part of a range of `count` elements that a process of the node adds: [*from, *to). */
 static inline void shared_part(const CommConfig *config, const CommShared *shared, size_t count, size_t *from,
                                size_t *to)
 {
-    size_t process = (size_t)group_rank(&config->place), ranks = (size_t)shared->ranks;
+    size_t process = (size_t)process_in_node(&config->place), ranks = (size_t)shared->ranks;
     *from = count * process / ranks;
     *to = count * (process + 1) / ranks;
 }

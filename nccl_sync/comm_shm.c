@@ -1,4 +1,4 @@
-/* Collectives between the tower processes of one group, through anonymous memory that the supervisor mapped before it
+/* Collectives between the tower processes of one node, through anonymous memory that the supervisor mapped before it
  * forked them.
  *
  * comm_allreduce_begin puts the contribution into the tower's slot (shared_give). comm_allreduce_end: barrier; each rank

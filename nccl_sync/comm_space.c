@@ -25,7 +25,7 @@ CommSpace comm_space(const CommConfig *config)
 size_t comm_bytes(const Backend *backend, const CommConfig *config)
 {
     CommSpace space = comm_space(config);
-    size_t slot = config->max_count * sizeof(float), ranks = (size_t)group_ranks(&config->place);
+    size_t slot = config->max_count * sizeof(float), ranks = (size_t)node_ranks(&config->place);
     if (backend->nccl) return space.sum + space.small + space.guest + space.relay;
     size_t slots = config->place.first_tower == 0 ? 1 : (size_t)config->place.local_towers;
     return slots * slot + (config->place.ranks > 1 ? (slot + ranks - 1) / ranks : 0);
@@ -46,7 +46,7 @@ size_t comm_library_bytes(const Backend *backend, const CommConfig *config, bool
     const char *simple = getenv("NCCL_BUFFSIZE");
     bool rings = deterministic || config->ordered; /* alone: no trees, no sums in the switch */
     size_t received = LL + LL128 + (simple ? strtoull(simple, NULL, 10) : SIMPLE),
-           local = (size_t)group_ranks(&config->place), most = config->ctas > 0 ? (size_t)config->ctas : OF_NVLINK,
+           local = (size_t)node_ranks(&config->place), most = config->ctas > 0 ? (size_t)config->ctas : OF_NVLINK,
            channels = links.nvlink ? OF_NVLINK : OF_PCI, added = rings || !links.multicast ? 0 : OF_SWITCH;
     if (channels > most) channels = most;
     if (added > most) added = most;

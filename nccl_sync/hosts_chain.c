@@ -1,10 +1,10 @@
 /* The sum over the towers of several hosts: a chain in tower order; see hosts.h.
  *
- * A range is cut into chunks. Group g receives the prefix of a chunk, the sum of all towers of the groups before it, into
+ * A range is cut into chunks. Node n receives the prefix of a chunk, the sum of all towers of the nodes before it, into
  * its result area; each of its processes adds its part of the slots, in tower order; the leader sends the chunk on to
- * group g + 1. The last group has the result, which travels back the same way. Every element is added from the left in
+ * node n + 1. The last node has the result, which travels back the same way. Every element is added from the left in
  * tower order, as comm_shm.c does, hence the same bits on any number of hosts; a tree would be faster on many hosts and
- * round differently. Each host sends and receives a range twice, and the last chunk is 2 (groups - 1) messages behind the
+ * round differently. Each host sends and receives a range twice, and the last chunk is 2 (nodes - 1) messages behind the
  * first.
  *
  * The chain of a range begins when the last local tower of each process has given it. A process gives a range again only
@@ -66,12 +66,12 @@ static void chunk_add(const Comm *comm, HostsComm *c, const Range *range, int64_
     float *at = range->at + (size_t)chunk * CHUNK;
     size_t from, to;
     shared_part(&comm->config, shared, chunk_count(range, chunk), &from, &to);
-    shared_add(shared, (size_t)(at - shared_result(shared)) + from, to - from, comm->config.place.group > 0, at + from,
+    shared_add(shared, (size_t)(at - shared_result(shared)) + from, to - from, comm->config.place.node > 0, at + from,
                NULL);
     atomic_store(&shared->added[c->process], c->chunks + chunk + 1);
 }
 
-/* Chunks of this range to which all processes of the group have added their parts. */
+/* Chunks of this range to which all processes of the node have added their parts. */
 static int64_t chunks_added(const HostsComm *c)
 {
     int64_t least = INT64_MAX;
@@ -84,26 +84,26 @@ static int64_t chunks_added(const HostsComm *c)
 
 static Status sum_lead(Comm *comm, HostsComm *c, const Range *range)
 {
-    int group = comm->config.place.group, last = comm->config.place.groups - 1;
-    Flow prefix_in = {false, group - 1}, prefix_out = {true, group + 1};
-    Flow result_in = {false, group + 1}, result_out = {true, group - 1};
+    int node = comm->config.place.node, last = comm->config.place.nodes - 1;
+    Flow prefix_in = {false, node - 1}, prefix_out = {true, node + 1};
+    Flow result_in = {false, node + 1}, result_out = {true, node - 1};
     int64_t added = 0, prefixed = 0, resulted = 0;
     CommWait wait = {0};
-    for (int polls = 1; resulted < range->chunks || (group > 0 && result_out.ended < range->chunks); polls++) {
+    for (int polls = 1; resulted < range->chunks || (node > 0 && result_out.ended < range->chunks); polls++) {
         bool moved = false;
-        if (group > 0) TRY(flow_move(c, range, &prefix_in, range->chunks, &moved));
-        int64_t came = group > 0 ? prefix_in.ended : range->chunks;
+        if (node > 0) TRY(flow_move(c, range, &prefix_in, range->chunks, &moved));
+        int64_t came = node > 0 ? prefix_in.ended : range->chunks;
         if (came > prefixed) shared_chain_moved(c->shared, &c->shared->prefixed, c->chunks + (prefixed = came));
         if (added < prefixed) {
             chunk_add(comm, c, range, added++);
             moved = true;
         }
         int64_t ready = chunks_added(c);
-        if (group < last) TRY(flow_move(c, range, &prefix_out, ready, &moved));
-        if (group < last) TRY(flow_move(c, range, &result_in, prefix_out.ended, &moved));
-        int64_t done = group < last ? result_in.ended : ready;
+        if (node < last) TRY(flow_move(c, range, &prefix_out, ready, &moved));
+        if (node < last) TRY(flow_move(c, range, &result_in, prefix_out.ended, &moved));
+        int64_t done = node < last ? result_in.ended : ready;
         if (done > resulted) shared_chain_moved(c->shared, &c->shared->resulted, c->chunks + (resulted = done));
-        if (group > 0) TRY(flow_move(c, range, &result_out, resulted, &moved));
+        if (node > 0) TRY(flow_move(c, range, &result_out, resulted, &moved));
         if (moved) polls = 0;
         if (moved) wait = (CommWait){0};
         TRY(leader_look(comm, &wait, polls));

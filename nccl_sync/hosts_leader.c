@@ -1,7 +1,7 @@
 /* The leaders of several groups of tower processes: they wait for each other, report failures to each other, and find out who
  * is late; see hosts.h.
  *
- * Waits end by deadline, by an abort in the group, or by a message of another group. A leader whose deadline has passed asks
+ * Waits end by deadline, by an abort in the node, or by a message of another node. A leader whose deadline has passed asks
  * all others whether they are there: those that do not answer are named, on every host. */
 
 #include "kernels/base/clock.h"
@@ -13,13 +13,13 @@ enum { LOOK_EVERY = 16 /* polls */ };
 
 /* ---- leaving */
 
-static void group_text(const HostsComm *c, int group, Text *text)
+static void node_text(const HostsComm *c, int node, Text *text)
 {
-    int ranks = c->shared->ranks, first = group * ranks;
-    if (*c->card[group].host)
-        text_add(text, "host %s", c->card[group].host);
+    int ranks = c->shared->ranks, first = node * ranks;
+    if (*c->node[node].host)
+        text_add(text, "host %s", c->node[node].host);
     else
-        text_add(text, "group %d", group); /* it has not sent its name yet */
+        text_add(text, "node %d", node); /* it has not sent its name yet */
     text_add(text, " (tower process%s %d", ranks > 1 ? "es" : "", first);
     if (ranks > 1) text_add(text, "..%d", first + ranks - 1);
     text_add(text, ")");
@@ -29,7 +29,7 @@ static void group_text(const HostsComm *c, int group, Text *text)
  * themselves: a library may end a process whose peer is gone in the middle of a message, before it reads the message. */
 static void leaders_notify(Comm *comm, HostsComm *c, const char *what)
 {
-    int groups = comm->config.place.groups, me = comm->config.place.group, unaware = groups;
+    int nodes = comm->config.place.nodes, me = comm->config.place.node, unaware = nodes;
     LeaderMessage message = {.kind = MESSAGE_ABORT, .from = me, .collective = c->collective}, answer;
     int64_t end = clock_ns() + DRAIN_MS * 1000000ll;
     bool heard;
@@ -37,21 +37,21 @@ static void leaders_notify(Comm *comm, HostsComm *c, const char *what)
     c->left = true;
     c->aware[me] = true;
     snprintf(message.text, sizeof message.text, "%s", what);
-    for (int g = 0; g < groups; g++) {
-        Status st = g == me ? OK : c->link->ops->notify(c->link, g, &message);
+    for (int n = 0; n < nodes; n++) {
+        Status st = n == me ? OK : c->link->ops->notify(c->link, n, &message);
         (void)st; /* some may be gone */
     }
     while ((unaware > 0 || !c->link->ops->flushed(c->link)) && clock_ns() < end) {
         if (c->link->ops->poll(c->link, &answer, &heard) != OK) break;
-        if (heard && answer.kind == MESSAGE_ABORT && answer.from >= 0 && answer.from < groups)
+        if (heard && answer.kind == MESSAGE_ABORT && answer.from >= 0 && answer.from < nodes)
             c->aware[answer.from] = true;
         if (!heard) pause_ns(POLL_NS);
         unaware = 0;
-        for (int g = 0; g < groups; g++) unaware += !c->aware[g];
+        for (int n = 0; n < nodes; n++) unaware += !c->aware[n];
     }
 }
 
-/* A failure that this leader has found: ends the collectives of its own group and of all others. */
+/* A failure that this leader has found: ends the collectives of its own node and of all others. */
 static Status leader_fail(Comm *comm, HostsComm *c, const char *what)
 {
     comm_shared_abort_by(c->shared, what);
@@ -72,9 +72,9 @@ void leader_spread(Comm *comm)
     leaders_notify(comm, c, what);
 }
 
-/* ---- waiting for other groups */
+/* ---- waiting for other nodes */
 
-/* The process of this group that has not added its part of a chunk whose prefix is there; -1: none. A process takes
+/* The process of this node that has not added its part of a chunk whose prefix is there; -1: none. A process takes
  * microseconds for it, so if a deadline has passed, this is the one that all wait for. */
 static int process_behind(const CommShared *shared)
 {
@@ -85,21 +85,21 @@ static int process_behind(const CommShared *shared)
 }
 
 /* Reads one message, if there is any. A question is answered: this leader is there, in a collective, to which all
- * of its group have come. */
+ * of its node have come. */
 static Status message_poll(Comm *comm, HostsComm *c, LeaderMessage *message, bool *heard)
 {
     TRY(c->link->ops->poll(c->link, message, heard));
     if (!*heard) return OK;
-    if (message->from < 0 || message->from >= comm->config.place.groups)
-        return FAIL(ERR_COMM, "a message of group %d, of %d: not a message of this program", (int)message->from,
-                    comm->config.place.groups);
+    if (message->from < 0 || message->from >= comm->config.place.nodes)
+        return FAIL(ERR_COMM, "a message of node %d, of %d: not a message of this program", (int)message->from,
+                    comm->config.place.nodes);
     message->text[sizeof message->text - 1] = 0;
     if (message->kind == MESSAGE_ABORT) {
         c->aware[message->from] = true;
         return leader_fail(comm, c, message->text);
     }
     int64_t come_to = c->collective - (process_behind(c->shared) >= 0);
-    LeaderMessage here = {.kind = MESSAGE_HERE, .from = comm->config.place.group, .collective = come_to};
+    LeaderMessage here = {.kind = MESSAGE_HERE, .from = comm->config.place.node, .collective = come_to};
     return message->kind == MESSAGE_ASK ? c->link->ops->notify(c->link, message->from, &here) : OK;
 }
 
@@ -114,7 +114,7 @@ Status leader_poll(Comm *comm)
 /* Finds who has not come, here or by asking. */
 static Status late_find(Comm *comm, HostsComm *c)
 {
-    int groups = comm->config.place.groups, me = comm->config.place.group, missing = 0;
+    int nodes = comm->config.place.nodes, me = comm->config.place.node, missing = 0;
     LeaderMessage message = {.kind = MESSAGE_ASK, .from = me, .collective = c->collective};
     char what[COMM_MESSAGE_BYTES];
     int64_t end = clock_ns() + ROLL_CALL_MS * 1000000ll;
@@ -125,9 +125,9 @@ static Status late_find(Comm *comm, HostsComm *c)
                  comm->config.place.rank + behind, comm->config.place.host, (double)comm->config.timeout_ms / 1000);
         return leader_fail(comm, c, what);
     }
-    for (int g = 0; g < groups; g++) {
-        c->answers[g] = g == me ? c->collective : -1;
-        if (g != me) TRY(c->link->ops->notify(c->link, g, &message));
+    for (int n = 0; n < nodes; n++) {
+        c->answers[n] = n == me ? c->collective : -1;
+        if (n != me) TRY(c->link->ops->notify(c->link, n, &message));
     }
     do {
         bool heard = false;
@@ -135,17 +135,17 @@ static Status late_find(Comm *comm, HostsComm *c)
         if (heard) c->answers[message.from] = message.collective;
         if (!heard) pause_ns(POLL_NS);
         missing = 0;
-        for (int g = 0; g < groups; g++) missing += c->answers[g] < c->collective;
+        for (int n = 0; n < nodes; n++) missing += c->answers[n] < c->collective;
         atomic_store(&c->shared->looked_ns[c->process], clock_ns());
     } while (missing && clock_ns() < end);
     Text text = text_start(what, sizeof what);
-    for (int g = 0, named = 0; g < groups && named < 3; g++) {
-        if (missing && c->answers[g] >= c->collective) continue;
-        if (!missing && g == me) continue;
+    for (int n = 0, named = 0; n < nodes && named < 3; n++) {
+        if (missing && c->answers[n] >= c->collective) continue;
+        if (!missing && n == me) continue;
         text_add(&text, named++ ? ", " : "");
-        group_text(c, g, &text);
+        node_text(c, n, &text);
     }
-    int late = missing ? missing : groups - 1;
+    int late = missing ? missing : nodes - 1;
     if (late > 3) text_add(&text, " and %d more", late - 3);
     text_add(&text,
              missing ? " did not arrive at the collective within %.1f s (--comm-timeout)"
@@ -203,15 +203,15 @@ Status leader_wait(Comm *comm, Status begun, int request)
 Status leaders_meet(Comm *comm)
 {
     HostsComm *c = hosts_of(comm);
-    int request = 0, me = comm->config.place.group;
+    int request = 0, me = comm->config.place.node;
     c->numbers[me] = c->collective;
     Status st = c->link->ops->gather(c->link, c->numbers, sizeof *c->numbers, &request);
     TRY(leader_wait(comm, st, request));
-    for (int g = 0; g < comm->config.place.groups; g++) {
-        if (c->numbers[g] == c->collective) continue;
+    for (int n = 0; n < comm->config.place.nodes; n++) {
+        if (c->numbers[n] == c->collective) continue;
         char what[COMM_MESSAGE_BYTES];
         snprintf(what, sizeof what, "hosts %s and %s meet in different collectives, %" PRId64 " and %" PRId64,
-                 c->card[me].host, c->card[g].host, c->collective, c->numbers[g]);
+                 c->node[me].host, c->node[n].host, c->collective, c->numbers[n]);
         return leader_fail(comm, c, what);
     }
     return OK;

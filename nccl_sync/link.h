@@ -1,4 +1,4 @@
-/* Link: messages between the first processes of all groups, their leaders. Internal to nccl_sync.
+/* Link: messages between the first processes of all nodes, their leaders. Internal to nccl_sync.
  *
  * Nothing here waits: operations are started, and tested until they have ended; hosts_leader.c holds the deadlines. All
  * calls come from one thread. link_mpi.c carries sums too; link_control.c everything else, for NCCL. */
@@ -9,8 +9,8 @@
 /* A short message outside of all collectives, to one leader. */
 typedef enum LeaderMessageKind { MESSAGE_ABORT = 0, MESSAGE_ASK, MESSAGE_HERE } LeaderMessageKind;
 typedef struct LeaderMessage {
-    int32_t kind, from;           /* LeaderMessageKind; the sender's group */
-    int64_t collective;           /* HERE: the number of the one that it waits in */
+    int32_t kind, from;            /* LeaderMessageKind; the sender's node */
+    int64_t collective;            /* HERE: the number of the one that it waits in */
     char text[COMM_MESSAGE_BYTES]; /* ABORT: what has happened */
 } LeaderMessage;
 
@@ -22,8 +22,7 @@ typedef struct LinkOps {
     Status (*receive)(Link *link, int from, void *to, size_t bytes, int *request);
     /* All leaders together, in the same order. */
     Status (*broadcast)(Link *link, void *buf, size_t bytes, int root, int *request);
-    Status (*gather)(Link *link, void *all, size_t bytes,
-                     int *request); /* all [groups][bytes]; the own part is there */
+    Status (*gather)(Link *link, void *all, size_t bytes, int *request); /* all [nodes][bytes]; the own part is there */
     Status (*test)(Link *link, int request, bool *ended);
     /* A message may be lost if the receiver has left. */
     Status (*notify)(Link *link, int to, const LeaderMessage *message);
@@ -38,13 +37,13 @@ struct Link {
 
 enum { LINK_REQUESTS = 64 }; /* in progress at a time */
 
-/* The communicator of a process in one of several groups (comm_hosts.c); `link_open` is called in the leaders. */
+/* The communicator of a process in one of several nodes (comm_hosts.c); `link_open` is called in the leaders. */
 typedef Status (*LinkOpen)(const CommConfig *config, Link **made);
 NODISCARD Status comm_hosts_open(const CommConfig *config, CommShared *shared, LinkOpen link_open, Comm **made);
 
 /* In builds with MPI. Initializes MPI, in a leader. */
 NODISCARD Status link_mpi_open(const CommConfig *config, Link **made);
-/* Meets the leaders of all groups at config->master. */
+/* Meets the leaders of all nodes at config->master. */
 NODISCARD Status link_control_open(const CommConfig *config, Link **made);
 void link_mpi_text(char *text, size_t bytes);
 _Noreturn void link_mpi_exit(int code); /* as comm_exit */

@@ -3,7 +3,8 @@
  * the second process that tries is ended (Open MPI 4.1, MPICH 4.0).
  *
  * Leader and carrier share the memory of `Carrier`. The leader copies what it sends into a message and gives its number to a
- * queue; the carrier begins operations in that order, and says in the message when one has ended. Notices have two rings. */
+ * queue; the carrier begins operations in that order, and says in the message when one has ended. What leaders send each
+ * other outside of collectives has two rings. */
 #include "nccl_sync/link_carried.h"
 
 #include "kernels/base/clock.h"
@@ -21,9 +22,9 @@
 #include <unistd.h>
 
 enum {
-    CARRIED_BYTES = 1 << 19, /* a chunk of a sum, a piece of a broadcast, or the cards of all leaders */
-    RING_MESSAGES = 4096,         /* one to each leader; a power of two, because counters wrap */
-    LOOK_EVERY = 64         /* tests between looks whether the carrier lives */
+    CARRIED_BYTES = 1 << 19, /* a chunk of a sum, a piece of a broadcast, or the infos of all nodes */
+    RING_MESSAGES = 4096,    /* one to each leader; a power of two, because counters wrap */
+    LOOK_EVERY = 64          /* tests between looks whether the carrier lives */
 };
 
 typedef enum Operation { OPERATION_SEND = 0, OPERATION_RECEIVE, OPERATION_BROADCAST, OPERATION_GATHER } Operation;
@@ -49,10 +50,10 @@ typedef enum CarrierState { CARRIER_CLOSED = 0, CARRIER_OPENING, CARRIER_OPEN, C
 struct Carrier {
     pid_t pid; /* 0: it has ended */
     LinkOpen open;
-    Placement place; /* of a leader, but for its towers */
-    _Atomic uint32_t wake_up;
-    _Atomic int state; /* CarrierState */
-    Status status;     /* of the failure */
+    Placement place;          /* of a leader, but for its towers */
+    _Atomic uint32_t wake_up; /* counts what there is to wake for; the carrier sleeps on it (futex) */
+    _Atomic int state;        /* CarrierState */
+    Status status;            /* of the failure */
     StatusText words;
     _Atomic bool orderly; /* the last leader has closed the link together with all others */
     _Atomic bool ends;
@@ -159,8 +160,8 @@ static void carrier_fail(Carrier *c, Status st)
     atomic_store(&c->state, CARRIER_FAILED);
 }
 
-/* While an operation is in progress, or the leader is sending a message, with pauses that become longer; else until the bell
- * rings. */
+/* While an operation is in progress, or the leader is sending a message, with pauses that become longer; else until it
+ * is woken. */
 static void carrier_pause(Carrier *c, bool busy, int rounds, uint32_t wake_up)
 {
     struct timespec idle = {.tv_nsec = CARRIER_IDLE_MS * 1000000l};
@@ -300,7 +301,7 @@ static Status carried_receive(Link *link, int from, void *to, size_t bytes, int 
 
 static Status carried_broadcast(Link *link, void *buf, size_t bytes, int root, int *request)
 {
-    bool mine = ((CarriedLink *)link)->carrier->place.group == root;
+    bool mine = ((CarriedLink *)link)->carrier->place.node == root;
     return operation_give(link, OPERATION_BROADCAST, root, bytes, mine ? buf : NULL, 0, mine ? NULL : buf, bytes,
                           request);
 }
@@ -308,9 +309,9 @@ static Status carried_broadcast(Link *link, void *buf, size_t bytes, int root, i
 static Status carried_gather(Link *link, void *all, size_t bytes, int *request)
 {
     const Placement *place = &((CarriedLink *)link)->carrier->place;
-    size_t before = (size_t)place->group * bytes;
+    size_t before = (size_t)place->node * bytes;
     return operation_give(link, OPERATION_GATHER, 0, bytes, (const char *)all + before, before, all,
-                          (size_t)place->groups * bytes, request);
+                          (size_t)place->nodes * bytes, request);
 }
 
 static Status carried_test(Link *link, int request, bool *ended)
@@ -368,7 +369,7 @@ Status link_carried_open(const CommConfig *config, Link **made)
 {
     Carrier *c = config->carrier;
     CarriedLink *l = calloc(1, sizeof *l);
-    if (!l) return FAIL(ERR_MEMORY, "no memory for messages between %d groups", config->place.groups);
+    if (!l) return FAIL(ERR_MEMORY, "no memory for messages between %d nodes", config->place.nodes);
     l->link.ops = &carried_ops;
     l->carrier = c;
     atomic_store(&c->in.read, atomic_load(&c->in.written)); /* of the leader before this one */

@@ -1,4 +1,4 @@
-/* Messages between the leaders of all groups over a control plane (hosts/control.h), where no MPI has started them: what
+/* Messages between the leaders of all nodes over a control plane (hosts/control.h), where no MPI has started them: what
  * NCCL needs beside its own collectives. No sums: send and receive are refused.
  *
  * One collective is in progress at a time. A part that comes early waits until its collective begins. */
@@ -12,39 +12,39 @@ typedef enum ControlWork { WORK_NOTHING = 0, WORK_BROADCAST, WORK_GATHER } Contr
 typedef struct ControlLink {
     Link link;
     ControlPlane *control; /* owned */
-    int group, groups;
+    int node, nodes;
     /* the collective in progress */
     ControlWork work;
     char *at;
     size_t bytes;
-    int root, left; /* gather in group 0: parts that have not come */
-    bool *has_come; /* owned: [groups] */
+    int root, left; /* gather in node 0: parts that have not come */
+    bool *has_come; /* owned: [nodes] */
 } ControlLink;
 
-/* From group 0 to all others, except one. */
+/* From node 0 to all others, except one. */
 static void all_post(const ControlLink *l, const void *bytes, size_t count, int except)
 {
-    for (int g = 1; g < l->groups; g++)
-        if (g != except) control_post(l->control, g, bytes, count);
+    for (int n = 1; n < l->nodes; n++)
+        if (n != except) control_post(l->control, n, bytes, count);
 }
 
 /* Takes the parts that have come; *ended: they were the last. */
 static Status work_continue(ControlLink *l, bool *ended)
 {
-    bool hub = l->group == 0;
+    bool hub = l->node == 0;
     if (l->work == WORK_BROADCAST) {
         TRY(control_collect(l->control, hub ? l->root : 0, l->at, l->bytes, ended));
         if (*ended && hub) all_post(l, l->at, l->bytes, l->root);
         return OK;
     }
-    if (!hub) return control_collect(l->control, 0, l->at, l->bytes * (size_t)l->groups, ended);
-    for (int g = 1; g < l->groups; g++) {
-        if (l->has_come[g]) continue;
-        TRY(control_collect(l->control, g, l->at + (size_t)g * l->bytes, l->bytes, &l->has_come[g]));
-        l->left -= l->has_come[g];
+    if (!hub) return control_collect(l->control, 0, l->at, l->bytes * (size_t)l->nodes, ended);
+    for (int n = 1; n < l->nodes; n++) {
+        if (l->has_come[n]) continue;
+        TRY(control_collect(l->control, n, l->at + (size_t)n * l->bytes, l->bytes, &l->has_come[n]));
+        l->left -= l->has_come[n];
     }
     *ended = l->left == 0;
-    if (*ended) all_post(l, l->at, l->bytes * (size_t)l->groups, 0);
+    if (*ended) all_post(l, l->at, l->bytes * (size_t)l->nodes, 0);
     return OK;
 }
 
@@ -55,11 +55,11 @@ static Status work_begin(ControlLink *l, ControlWork work, void *at, size_t byte
     l->at = at;
     l->bytes = bytes;
     l->root = root;
-    l->left = l->groups - 1;
-    for (int g = 0; g < l->groups; g++) l->has_come[g] = false;
-    if (work == WORK_GATHER && l->group > 0) control_post(l->control, 0, l->at + (size_t)l->group * bytes, bytes);
-    if (work == WORK_GATHER || root != l->group) return OK;
-    if (l->group > 0)
+    l->left = l->nodes - 1;
+    for (int n = 0; n < l->nodes; n++) l->has_come[n] = false;
+    if (work == WORK_GATHER && l->node > 0) control_post(l->control, 0, l->at + (size_t)l->node * bytes, bytes);
+    if (work == WORK_GATHER || root != l->node) return OK;
+    if (l->node > 0)
         control_post(l->control, 0, at, bytes);
     else
         all_post(l, at, bytes, 0);
@@ -91,7 +91,7 @@ static Status link_test(Link *link, int request, bool *ended)
 static Status link_send(Link *link, int to, const void *from, size_t bytes, int *request)
 {
     (void)link, (void)from, (void)bytes, (void)request;
-    return FAIL(ERR_INTERNAL, "a sum with group %d over TCP: NCCL or MPI makes the sums", to);
+    return FAIL(ERR_INTERNAL, "a sum with node %d over TCP: NCCL or MPI makes the sums", to);
 }
 
 static Status link_receive(Link *link, int from, void *to, size_t bytes, int *request)
@@ -142,20 +142,20 @@ static const LinkOps control_ops = {
 Status link_control_open(const CommConfig *config, Link **made)
 {
     const Placement *place = &config->place;
-    const ControlConfig control = {.rank = place->group,
-                             .ranks = place->groups,
-                             .host = place->host,
-                             .master = config->master,
-                             .port = config->port,
-                             .secret = config->secret,
-                             .secret_from = "the run",
-                             .channel = "link",
-                             .part = "first tower process",
-                             .any_build = true, /* the supervisors have compared them */
-                             .timeout_ms = config->timeout_ms};
+    const ControlConfig control = {.rank = place->node,
+                                   .ranks = place->nodes,
+                                   .host = place->host,
+                                   .master = config->master,
+                                   .port = config->port,
+                                   .secret = config->secret,
+                                   .secret_from = "the run",
+                                   .channel = "link",
+                                   .part = "first tower process",
+                                   .any_build = true, /* the supervisors have compared them */
+                                   .timeout_ms = config->timeout_ms};
     ControlLink *l = calloc(1, sizeof *l);
-    bool *has_come = calloc((size_t)place->groups, sizeof *has_come);
-    Status st = l && has_come ? OK : FAIL(ERR_MEMORY, "no memory for messages between %d groups", place->groups);
+    bool *has_come = calloc((size_t)place->nodes, sizeof *has_come);
+    Status st = l && has_come ? OK : FAIL(ERR_MEMORY, "no memory for messages between %d nodes", place->nodes);
     if (st == OK) st = control_open(&control, &l->control);
     if (st != OK) {
         free(l);
@@ -163,8 +163,8 @@ Status link_control_open(const CommConfig *config, Link **made)
         return st;
     }
     l->link.ops = &control_ops;
-    l->group = place->group;
-    l->groups = place->groups;
+    l->node = place->node;
+    l->nodes = place->nodes;
     l->has_come = has_come;
     *made = &l->link;
     return OK;

@@ -1,4 +1,4 @@
-/* Messages between the leaders of all groups over MPI (MPI 3.1: nonblocking point-to-point and collective operations),
+/* Messages between the leaders of all nodes over MPI (MPI 3.1: nonblocking point-to-point and collective operations),
  * and everything else that calls MPI.
  *
  * A leader is a child of the process that the launcher started, and initializes MPI after the fork; Open MPI and MPICH
@@ -175,7 +175,7 @@ static Status mpi_poll(Link *link, LeaderMessage *message, bool *heard)
     TRY_MPI(MPI_Recv(message, sizeof *message, MPI_BYTE, status.MPI_SOURCE, TAG_MESSAGE, MPI_COMM_WORLD, &status));
     TRY_MPI(MPI_Get_count(&status, MPI_BYTE, &bytes));
     if (bytes != (int)sizeof *message || message->from != status.MPI_SOURCE)
-        return FAIL(ERR_COMM, "a message of %d bytes from group %d: another build?", bytes, status.MPI_SOURCE);
+        return FAIL(ERR_COMM, "a message of %d bytes from node %d: another build?", bytes, status.MPI_SOURCE);
     *heard = true;
     return OK;
 }
@@ -241,15 +241,15 @@ static Status world_check(const Placement *place)
     TRY_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
     TRY_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
     const char *origin = place->origin && *place->origin ? place->origin : "the launcher";
-    if (size == place->groups && rank == place->group) return OK;
+    if (size == place->nodes && rank == place->node) return OK;
     if (size > 1)
-        return FAIL(ERR_ARG, "%s says that this is process %d of %d, but MPI (%s) says %d of %d", origin, place->group,
-                    place->groups, version, rank, size);
+        return FAIL(ERR_ARG, "%s says that this is process %d of %d, but MPI (%s) says %d of %d", origin, place->node,
+                    place->nodes, version, rank, size);
     MPI_Finalize();
     return FAIL(ERR_ARG,
                 "%s says that this is process %d of %d, but MPI (%s) knows only this one: use the mpirun of this MPI, "
                 "srun --mpi=pmix (or pmi2), or a build for the launcher's MPI",
-                origin, place->group, place->groups, version);
+                origin, place->node, place->nodes, version);
 }
 
 Status link_mpi_open(const CommConfig *config, Link **made)
@@ -274,7 +274,7 @@ Status link_mpi_open(const CommConfig *config, Link **made)
     if (given < MPI_THREAD_FUNNELED) return FAIL(ERR_UNSUPPORTED, "this MPI does not allow threads beside its own");
     TRY(world_check(place));
     MpiLink *m = calloc(1, sizeof *m);
-    if (!m) return FAIL(ERR_MEMORY, "no memory for messages between %d groups", place->groups);
+    if (!m) return FAIL(ERR_MEMORY, "no memory for messages between %d nodes", place->nodes);
     m->link.ops = &mpi_ops;
     for (int i = 0; i < LINK_REQUESTS; i++) m->bytes[i] = -2;
     for (int i = 0; i < MESSAGES_MAX; i++) m->leaving[i] = MPI_REQUEST_NULL;

@@ -16,9 +16,9 @@
 #include <sys/utsname.h>
 
 enum {
-    CARD_LAYOUT = 2, /* of HostCard; other builds may have another */
-    NAMES_SHOWN = 6, /* hosts in a list */
-    SPACE_GIB = 1    /* of free space, below which it is reported */
+    ANSWERS_LAYOUT = 2, /* of NodeAnswers; other builds may have another */
+    NAMES_SHOWN = 6,    /* hosts in a list */
+    SPACE_GIB = 1       /* of free space, below which it is reported */
 };
 static const double ALIKE = 0.02; /* memory of equal machines differs by what their firmware keeps */
 static const double GIB_BYTES = 1 << 30;
@@ -48,56 +48,56 @@ static const char *const topic_names[] = {
 _Static_assert(sizeof topic_names / sizeof *topic_names == TOPICS, "a name for each topic, in their order");
 
 /* What a program is. All programs send as many bytes. */
-typedef struct HostCard {
+typedef struct NodeAnswers {
     uint32_t layout;
     char host[64], boot[40];
     char text[TOPICS][192]; /* "" if there is none */
     double number[TOPICS];  /* in place of the text, if not 0: equal within ALIKE */
     char later[1024];       /* 0; for topics of later builds */
-} HostCard;
+} NodeAnswers;
 
 typedef struct HostsSurvey {
     int ranks, hosts;
-    HostCard *card;  /* owned: [ranks] */
-    FILE *sentences; /* the findings, one a line */
+    NodeAnswers *node; /* owned: [ranks] */
+    FILE *sentences;   /* the findings, one a line */
     char *found;
     size_t found_bytes;
     int findings;
 } HostsSurvey;
 
-/* ---- cards */
+/* ---- answers */
 
-__attribute__((format(printf, 3, 4))) static void text_fill(HostCard *card, Topic topic, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void text_fill(NodeAnswers *node, Topic topic, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(card->text[topic], sizeof card->text[topic], format, args);
+    vsnprintf(node->text[topic], sizeof node->text[topic], format, args);
     va_end(args);
 }
 
-static void bytes_fill(HostCard *card, Topic topic, int64_t bytes)
+static void bytes_fill(NodeAnswers *node, Topic topic, int64_t bytes)
 {
-    card->number[topic] = bytes > 0 ? (double)bytes : 0;
-    text_fill(card, topic, bytes < 0 ? "unlimited" : "%.1f GiB", (double)bytes / GIB_BYTES);
+    node->number[topic] = bytes > 0 ? (double)bytes : 0;
+    text_fill(node, topic, bytes < 0 ? "unlimited" : "%.1f GiB", (double)bytes / GIB_BYTES);
 }
 
-static void data_fill(const Options *o, HostCard *card)
+static void data_fill(const Options *o, NodeAnswers *node)
 {
     Source *source = NULL;
     SourceConfig config = {.path = o->data_path, .whole = true, .unlabeled = true, .partial = true};
     if (!o->data_path) return;
     if (source_open(&config, SPLIT_TRAIN, &source) != OK) {
-        text_fill(card, TOPIC_DATA, "cannot be read: %s", status_message());
+        text_fill(node, TOPIC_DATA, "cannot be read: %s", status_message());
         return;
     }
     const SourceInfo *info = source_info(source);
-    text_fill(card, TOPIC_DATA, "%" PRId64 " samples, fingerprint %016" PRIx64 "%016" PRIx64, info->count,
+    text_fill(node, TOPIC_DATA, "%" PRId64 " samples, fingerprint %016" PRIx64 "%016" PRIx64, info->count,
               info->fingerprint[0], info->fingerprint[1]);
     source_close(source);
 }
 
 /* The file system that will hold the folder, which need not exist yet. */
-static void space_fill(const char *folder, HostCard *card)
+static void space_fill(const char *folder, NodeAnswers *node)
 {
     char path[PATH_BYTES];
     struct statvfs there;
@@ -107,57 +107,57 @@ static void space_fill(const char *folder, HostCard *card)
         if (!strcmp(above, path)) return;
         memmove(path, above, strlen(above) + 1);
     }
-    bytes_fill(card, TOPIC_SPACE, (int64_t)(there.f_bavail * there.f_frsize));
+    bytes_fill(node, TOPIC_SPACE, (int64_t)(there.f_bavail * there.f_frsize));
 }
 
-static void card_fill(const Options *o, const JobFiles *files, HostCard *card)
+static void node_fill(const Options *o, const JobFiles *files, NodeAnswers *node)
 {
     DoctorMachine *machine = malloc(sizeof *machine);
     struct utsname system;
-    *card = (HostCard){.layout = CARD_LAYOUT};
-    snprintf(card->host, sizeof card->host, "%s", control_host(files->control, files->launch.rank));
-    (void)system_text("/proc/sys/kernel/random/boot_id", card->boot, sizeof card->boot);
-    text_fill(card, TOPIC_BUILD, "%s, digest %016" PRIx64, TOWERS_VERSION, control_build());
-    if (uname(&system) == 0) text_fill(card, TOPIC_KERNEL, "%s %s", system.release, system.machine);
+    *node = (NodeAnswers){.layout = ANSWERS_LAYOUT};
+    snprintf(node->host, sizeof node->host, "%s", control_host(files->control, files->launch.rank));
+    (void)system_text("/proc/sys/kernel/random/boot_id", node->boot, sizeof node->boot);
+    text_fill(node, TOPIC_BUILD, "%s, digest %016" PRIx64, TOWERS_VERSION, control_build());
+    if (uname(&system) == 0) text_fill(node, TOPIC_KERNEL, "%s %s", system.release, system.machine);
     if (machine) {
         doctor_measure(machine);
-        Text gpus = text_start(card->text[TOPIC_GPUS], sizeof card->text[0]);
-        text_fill(card, TOPIC_PROCESSOR, "%s", machine->cpu_model);
-        text_fill(card, TOPIC_CORES, "%d, usable %d", machine->cores_online,
+        Text gpus = text_start(node->text[TOPIC_GPUS], sizeof node->text[0]);
+        text_fill(node, TOPIC_PROCESSOR, "%s", machine->cpu_model);
+        text_fill(node, TOPIC_CORES, "%d, usable %d", machine->cores_online,
                   cores_within(machine->cores_bound, machine->cgroup_cores));
-        bytes_fill(card, TOPIC_MEMORY, machine->memory_bytes);
-        bytes_fill(card, TOPIC_SHM, machine->shm_bytes < 0 ? 0 : machine->shm_bytes);
-        text_fill(card, TOPIC_FILES, machine->open_files < 0 ? "unlimited" : "%" PRId64, machine->open_files);
-        bytes_fill(card, TOPIC_LOCKED, machine->locked_bytes);
-        text_fill(card, TOPIC_MPI, "%s", machine->mpi);
-        text_fill(card, TOPIC_DRIVER, "%s", machine->driver);
+        bytes_fill(node, TOPIC_MEMORY, machine->memory_bytes);
+        bytes_fill(node, TOPIC_SHM, machine->shm_bytes < 0 ? 0 : machine->shm_bytes);
+        text_fill(node, TOPIC_FILES, machine->open_files < 0 ? "unlimited" : "%" PRId64, machine->open_files);
+        bytes_fill(node, TOPIC_LOCKED, machine->locked_bytes);
+        text_fill(node, TOPIC_MPI, "%s", machine->mpi);
+        text_fill(node, TOPIC_DRIVER, "%s", machine->driver);
         if (!machine->gpu_count) text_add(&gpus, "%s", machine->cuda_backend);
         for (int g = 0; g < machine->gpu_count; g++)
             if (g == 0 || strcmp(machine->gpus[g], machine->gpus[0]) != 0)
                 text_add(&gpus, "%s%d: %s", g ? "; " : "", g, machine->gpus[g]);
         if (machine->gpu_count > 1) text_add(&gpus, " (%d GPUs)", machine->gpu_count);
     }
-    comm_nccl_text(card->text[TOPIC_NCCL], sizeof card->text[0]);
-    data_fill(o, card);
-    space_fill(o->output_dir, card);
+    comm_nccl_text(node->text[TOPIC_NCCL], sizeof node->text[0]);
+    data_fill(o, node);
+    space_fill(o->output_dir, node);
     free(machine);
 }
 
-/* The card of another build: its texts may have other places, but for the first ones. */
-static void card_clean(HostCard *card)
+/* The answers of another build: its texts may have other places, but for the first ones. */
+static void node_clean(NodeAnswers *node)
 {
-    card->host[sizeof card->host - 1] = card->boot[sizeof card->boot - 1] = 0;
-    for (Topic t = 0; t < TOPICS; t++) card->text[t][sizeof card->text[t] - 1] = 0;
-    if (card->layout != CARD_LAYOUT) text_fill(card, TOPIC_BUILD, "another build, with other answers");
+    node->host[sizeof node->host - 1] = node->boot[sizeof node->boot - 1] = 0;
+    for (Topic t = 0; t < TOPICS; t++) node->text[t][sizeof node->text[t] - 1] = 0;
+    if (node->layout != ANSWERS_LAYOUT) text_fill(node, TOPIC_BUILD, "another build, with other answers");
 }
 
 /* A host by its name, and a program by its rank where a host has several. */
 static const char *name_of(const HostsSurvey *s, int rank, char name[96])
 {
     bool several = false;
-    for (int r = 0; r < s->ranks; r++) several |= r != rank && !strcmp(s->card[r].host, s->card[rank].host);
+    for (int r = 0; r < s->ranks; r++) several |= r != rank && !strcmp(s->node[r].host, s->node[rank].host);
     Text text = text_start(name, 96);
-    text_add(&text, "%s", s->card[rank].host);
+    text_add(&text, "%s", s->node[rank].host);
     if (several) text_add(&text, " (rank %d)", rank);
     return name;
 }
@@ -176,9 +176,9 @@ __attribute__((format(printf, 2, 3))) static void report(HostsSurvey *s, const c
 
 static bool alike(const HostsSurvey *s, Topic topic, int a, int b)
 {
-    double x = s->card[a].number[topic], y = s->card[b].number[topic];
+    double x = s->node[a].number[topic], y = s->node[b].number[topic];
     if (x > 0 && y > 0) return fabs(x - y) <= ALIKE * fmax(x, y);
-    return !strcmp(s->card[a].text[topic], s->card[b].text[topic]);
+    return !strcmp(s->node[a].text[topic], s->node[b].text[topic]);
 }
 
 /* group[r]: the first rank that rank r is alike, -1 if it does not answer; returns the first rank of the largest group,
@@ -187,7 +187,7 @@ static int groups_find(const HostsSurvey *s, Topic topic, int group[LAUNCH_RANKS
 {
     int count[LAUNCH_RANKS_MAX] = {0}, most = 0, usual = -1;
     for (int r = 0; r < s->ranks; r++) {
-        group[r] = topic == TOPIC_BUILD || s->card[r].layout == CARD_LAYOUT ? r : -1;
+        group[r] = topic == TOPIC_BUILD || s->node[r].layout == ANSWERS_LAYOUT ? r : -1;
         for (int k = 0; k < r && group[r] == r; k++)
             if (group[k] == k && alike(s, topic, k, r)) group[r] = k;
         if (group[r] >= 0) count[group[r]]++;
@@ -222,11 +222,11 @@ static void topic_compare(HostsSurvey *s, Topic topic)
     Text sides = text_start(split, sizeof split); /* if there is no usual one */
     if (usual >= 0) names_list(s, group, usual, others, sizeof others);
     for (int r = 0; r < s->ranks; r++) {
-        const char *text = s->card[r].text[topic];
+        const char *text = s->node[r].text[topic];
         if (group[r] != r || r == usual) continue;
         names_list(s, group, r, names, sizeof names);
         if (usual >= 0)
-            report(s, "%s: %s is '%s', but '%s' on %s", names, topic_names[topic], text, s->card[usual].text[topic],
+            report(s, "%s: %s is '%s', but '%s' on %s", names, topic_names[topic], text, s->node[usual].text[topic],
                    others);
         else
             text_add(&sides, "%s'%s' on %s", sides.used ? "; " : "", text, names);
@@ -239,8 +239,8 @@ static void all_compare(HostsSurvey *s)
     char name[96];
     for (Topic t = 0; t < TOPIC_SPACE; t++) topic_compare(s, t);
     for (int r = 0; r < s->ranks; r++)
-        if (s->card[r].text[TOPIC_SPACE][0] && s->card[r].number[TOPIC_SPACE] < SPACE_GIB * GIB_BYTES)
-            report(s, "%s: only %s are free in --output-dir", name_of(s, r, name), s->card[r].text[TOPIC_SPACE]);
+        if (s->node[r].text[TOPIC_SPACE][0] && s->node[r].number[TOPIC_SPACE] < SPACE_GIB * GIB_BYTES)
+            report(s, "%s: only %s are free in --output-dir", name_of(s, r, name), s->node[r].text[TOPIC_SPACE]);
 }
 
 /* ---- output */
@@ -252,13 +252,13 @@ static void survey_print(const HostsSurvey *s, const Launch *launch, FILE *to)
         int group[LAUNCH_RANKS_MAX], used = 0, lines = 0;
         char names[512];
         groups_find(s, t, group);
-        for (int r = 0; r < s->ranks; r++) used += s->card[r].text[t][0] != 0;
+        for (int r = 0; r < s->ranks; r++) used += s->node[r].text[t][0] != 0;
         for (int r = 0; r < s->ranks && used; r++) {
             int members = 0;
             if (group[r] != r) continue;
             for (int k = 0; k < s->ranks; k++) members += group[k] == r;
             names_list(s, group, r, names, sizeof names);
-            text_printf(to, "%-14s %-52s %s\n", lines++ ? "" : topic_names[t], s->card[r].text[t],
+            text_printf(to, "%-14s %-52s %s\n", lines++ ? "" : topic_names[t], s->node[r].text[t],
                         members == s->ranks ? "all" : names);
         }
     }
@@ -272,9 +272,9 @@ static Status survey_json(const HostsSurvey *s, FILE *to)
     int failed = 0;
     json_t *programs = json_array(), *findings = json_array();
     for (int r = 0; r < s->ranks; r++) {
-        json_t *one = json_pack("{s:i, s:o}", "rank", r, "host", json_text(s->card[r].host));
+        json_t *one = json_pack("{s:i, s:o}", "rank", r, "host", json_text(s->node[r].host));
         for (Topic t = 0; t < TOPICS; t++)
-            failed |= json_object_set_new(one, topic_names[t], json_text(s->card[r].text[t]));
+            failed |= json_object_set_new(one, topic_names[t], json_text(s->node[r].text[t]));
         failed |= json_array_append_new(programs, one);
     }
     for (char *line = s->found, *end; *line && (end = strchr(line, '\n')); line = end + 1) {
@@ -292,19 +292,19 @@ static Status survey_make(const Options *o, JobFiles *files, HostsSurvey *s)
 {
     Status st = OK;
     char closed[512];
-    HostCard *mine = malloc(sizeof *mine);
+    NodeAnswers *mine = malloc(sizeof *mine);
     s->ranks = files->launch.ranks;
-    s->card = calloc((size_t)s->ranks, sizeof *s->card);
+    s->node = calloc((size_t)s->ranks, sizeof *s->node);
     s->sentences = open_memstream(&s->found, &s->found_bytes);
-    if (!mine || !s->card || !s->sentences)
-        TRY_OUT(FAIL(ERR_MEMORY, "no memory for the cards of %d programs", s->ranks));
-    card_fill(o, files, mine);
-    TRY_OUT(control_gather(files->control, mine, sizeof *mine, "what it is", s->card));
+    if (!mine || !s->node || !s->sentences)
+        TRY_OUT(FAIL(ERR_MEMORY, "no memory for the answers of %d programs", s->ranks));
+    node_fill(o, files, mine);
+    TRY_OUT(control_gather(files->control, mine, sizeof *mine, "what it is", s->node));
     for (int r = 0; r < s->ranks; r++) {
-        card_clean(&s->card[r]);
+        node_clean(&s->node[r]);
         int first = 0;
         while (first < r &&
-               (strcmp(s->card[first].host, s->card[r].host) || strcmp(s->card[first].boot, s->card[r].boot)))
+               (strcmp(s->node[first].host, s->node[r].host) || strcmp(s->node[first].boot, s->node[r].boot)))
             first++;
         s->hosts += first == r;
     }
@@ -336,6 +336,6 @@ Status doctor_hosts_run(const Options *o, JobFiles *files, FILE *to)
 out:
     if (s.sentences) fclose(s.sentences);
     free(s.found);
-    free(s.card);
+    free(s.node);
     return st;
 }

@@ -284,7 +284,7 @@ static Status calibrate(const Options *o, JobFiles *files, const char *weights, 
     result->loss = c.loss[1];
     files->job.temperature = c.temperature;
     *made = c;
-    return files->job.group ? OK : calibration_write(o, weights, &c);
+    return files->job.node ? OK : calibration_write(o, weights, &c);
 }
 
 /* ---- the result */
@@ -471,12 +471,12 @@ Status eval_command(const Options *options, JobFiles *files, FILE *to)
     files->job.program.maps = options->cam != NULL; /* a network without maps ends here, not after the evaluation */
     TRY(memory_check(&files->job));
     files->job.program.maps = false;
-    if (options->cam && !files->job.group) TRY(directory_create(options->cam));
+    if (options->cam && !files->job.node) TRY(directory_create(options->cam));
     TRY(eval_classes_note(files));
     eval_division_note(options, files);
     if (!options->quiet) {
         text_print(stderr, files->notes);
-        if (!files->job.group) TRY(job_weights_say(&files->job, weights));
+        if (!files->job.node) TRY(job_weights_say(&files->job, weights));
         eval_introduce(files);
     }
     if (files->uncalibrates) TRY(calibration_remove(options, weights));
@@ -497,7 +497,7 @@ Status eval_command(const Options *options, JobFiles *files, FILE *to)
     if (st == OK) st = answers_check(files, weights, &result, samples);
     if (st == OK && options->calibrate) st = calibrate(options, files, weights, &result, samples, scores, &made);
     if (st == OK) st = eval_print(options, files, &result, samples, scores, options->calibrate ? &made : NULL);
-    if (st == OK && options->cam && !files->job.group) st = mistake_maps_write(options, files, weights, samples);
+    if (st == OK && options->cam && !files->job.node) st = mistake_maps_write(options, files, weights, samples);
     free(scores);
     free(samples);
     return st;

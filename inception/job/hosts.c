@@ -1,4 +1,4 @@
-/* One run in several launched programs; see hosts.h. */
+/* One run in several nodes; see hosts.h. */
 #include "inception/job/hosts.h"
 #include "inception/job/notes.h"
 #include "inception/options/settle.h"
@@ -61,19 +61,19 @@ void hosts_join(JobFiles *files)
     job->launcher = files->launch.origin;
     job->host = control_host(files->control, files->launch.rank);
     job->launcher_signal = files->launch.own_signal;
-    job->groups = files->launch.ranks;
+    job->nodes = files->launch.ranks;
     char mpi[128]; /* connects GPUs, too, if it is there */
     job->comm.master = files->launch.mpi && comm_mpi_text(mpi, sizeof mpi) ? NULL : files->launch.master;
     job->comm.port = files->launch.port + 1;
     job->comm.secret = files->launch.secret;
     job->comm.carrier = files->carrier;
-    job->group = files->launch.rank;
+    job->node = files->launch.rank;
 }
 
 Status hosts_carry(JobFiles *files)
 {
     TrainJob *job = &files->job;
-    Placement place = {.group = files->launch.rank, .groups = files->launch.ranks, .origin = files->launch.origin};
+    Placement place = {.node = files->launch.rank, .nodes = files->launch.ranks, .origin = files->launch.origin};
     if (!files->control || job->comm.master) return OK;
     snprintf(place.host, sizeof place.host, "%s", job->host);
     TRY(comm_carrier_start(&place, files->control, &files->carrier));

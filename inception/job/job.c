@@ -255,10 +255,10 @@ static Status start_fill(const Options *o, JobFiles *files)
         files->job.program.weights_key = NULL;
     }
     if (!o->pretrained || resumes || *files->would_fetch) return OK;
-    if (files->job.group == 0) /* rank 0 reads the file */
+    if (files->job.node == 0) /* rank 0 reads the file */
         TRY(job_weights(o, o->pretrained, files->pretrained, sizeof files->pretrained));
     files->job.initial_weights = files->pretrained;
-    return files->job.group == 0 ? trained_head_check(o, files->pretrained, files) : OK;
+    return files->job.node == 0 ? trained_head_check(o, files->pretrained, files) : OK;
 }
 
 /* Gradients are summed in tower order and in f32 on a CPU. */

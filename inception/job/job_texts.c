@@ -134,7 +134,7 @@ static char *environment_text(const JobFiles *files)
     if (weights) json_object_set_new(root, "class_weights", weights);
     json_t *hosts = job->control ? json_array() : NULL; /* of each tower */
     for (int t = 0; hosts && t < job->shares.towers; t++)
-        json_array_append_new(hosts, json_text(control_host(job->control, job_tower_group(job, t))));
+        json_array_append_new(hosts, json_text(control_host(job->control, job_tower_node(job, t))));
     if (hosts) json_object_set_new(root, "hosts", hosts);
     if (command) json_object_set_new(root, "command", json_text(command));
     free(command);

@@ -3,7 +3,7 @@
 #include "inception/job/notes.h"
 #include "kernels/base/cores.h"
 
-/* Several launched programs on one host share its cores, unless the launcher has bound each to its own, and its quota of
+/* Several nodes on one host share its cores, unless the launcher has bound each to its own, and its quota of
  * processor time. */
 static int share_of_cores(const JobFiles *files)
 {
@@ -25,16 +25,16 @@ static Status share_of_gpus(JobFiles *files, int *devices)
                     "see other GPUs (CUDA_VISIBLE_DEVICES)",
                     programs, *devices, *devices == 1 ? "" : "s", files->launch.origin);
     *devices /= programs;
-    files->job.group_on_host = files->gpu_program;
+    files->job.node_on_host = files->gpu_program;
     return OK;
 }
 
-/* Equally many processes in each program, so that a process's rank tells its group. */
-static Status groups_check(const Options *o, int towers, JobFiles *files)
+/* Equally many processes in each program, so that a process's rank tells its node. */
+static Status nodes_check(const Options *o, int towers, JobFiles *files)
 {
     const TrainJob *job = &files->job;
-    int groups = job_groups(job);
-    if (groups == 1) return OK;
+    int nodes = job_nodes(job);
+    if (nodes == 1) return OK;
     char mpi[128];
     bool cpu = job->backend->on_host;
     if (cpu && !files->launch.mpi)
@@ -45,20 +45,20 @@ static Status groups_check(const Options *o, int towers, JobFiles *files)
     if (cpu && !comm_mpi_text(mpi, sizeof mpi))
         return FAIL(ERR_UNSUPPORTED, "--device cpu on several hosts sums with MPI, which this build lacks; install "
                                      "libopenmpi-dev or libmpich-dev and build again");
-    if (towers < groups)
+    if (towers < nodes)
         return FAIL(ERR_ARG, "--towers %d are fewer than the %d programs that %s has started; every program needs one",
-                    towers, groups, job->launcher);
-    if (o->processes % groups > 0)
+                    towers, nodes, job->launcher);
+    if (o->processes % nodes > 0)
         return FAIL(ERR_ARG,
                     "--processes %" PRId64 ", the number in the whole run, is not divisible by its %d programs",
-                    o->processes, groups);
-    if (o->processes / groups > towers / groups)
+                    o->processes, nodes);
+    if (o->processes / nodes > towers / nodes)
         return FAIL(ERR_ARG,
                     "--processes %" PRId64 " exceeds the number of towers (%d), of which the smallest program has %d",
-                    o->processes, towers, towers / groups);
-    if (towers % groups)
-        job_note(files, "%d towers in %d programs: some have %d towers and some %d", towers, groups, towers / groups,
-                 towers / groups + 1);
+                    o->processes, towers, towers / nodes);
+    if (towers % nodes)
+        job_note(files, "%d towers in %d programs: some have %d towers and some %d", towers, nodes, towers / nodes,
+                 towers / nodes + 1);
     return OK;
 }
 
@@ -116,27 +116,27 @@ Status job_towers(const Options *o, JobFiles *files)
                     o->device == DEVICE_CPU ? "--device cpu" : files->without_gpu);
     if (!cpu) TRY(gpus_check(&o->gpus, devices));
     if (!cpu && o->gpus.count) devices = o->gpus.count;
-    int groups = job_groups(job);
+    int nodes = job_nodes(job);
     if (!cpu) TRY(share_of_gpus(files, &devices));
     int towers = o->towers > 0          ? (int)o->towers
                  : o->tower_batch.count ? o->tower_batch.count
-                                        : groups * (cpu ? 1 : devices);
-    int room = !cpu ? devices : groups > 1 ? share_of_cores(files) : cores_allowed();
+                                        : nodes * (cpu ? 1 : devices);
+    int room = !cpu ? devices : nodes > 1 ? share_of_cores(files) : cores_allowed();
     if (towers > TOWERS_MAX) return FAIL(ERR_ARG, "--towers %d is above the maximum of %d", towers, TOWERS_MAX);
-    TRY(groups_check(o, towers, files));
-    int least = towers / groups, most = (towers + groups - 1) / groups; /* towers of a group */
-    job->processes = o->processes > 0 ? (int)o->processes : groups * (least < room ? least : room);
+    TRY(nodes_check(o, towers, files));
+    int least = towers / nodes, most = (towers + nodes - 1) / nodes; /* towers of a node */
+    job->processes = o->processes > 0 ? (int)o->processes : nodes * (least < room ? least : room);
     if (job->processes > towers)
         return FAIL(ERR_ARG, "--processes %d exceeds the number of towers (%d); every process needs at least one tower",
                     job->processes, towers);
-    if (!cpu && job->processes / groups > devices)
+    if (!cpu && job->processes / nodes > devices)
         return FAIL(ERR_DEVICE,
                     "--processes %d exceeds the number of GPUs (%d), which run one process each; towers can share a "
                     "process: --towers %d --processes %d",
-                    job->processes, devices * groups, towers, devices * groups);
+                    job->processes, devices * nodes, towers, devices * nodes);
     job->device.threads = o->threads > 0 ? (int)o->threads : room / most > 1 ? room / most : 1;
     if (cpu && o->threads > 0)
-        cores_note(job->device.threads, job->processes / groups, note, sizeof note);
+        cores_note(job->device.threads, job->processes / nodes, note, sizeof note);
     else if (cpu)
         cores_quota_note(note, sizeof note);
     if (*note) job_note(files, "%s", note);

@@ -3,7 +3,7 @@
  * user gives, is no constant: a tower or a program that has shown no sign of life for so long ends the run.
  *
  * Who waits: the calls of a communicator wait for other towers; a supervisor watches its towers; the supervisors of several programs
- * hold each other by a control plane; the leaders of several groups report failures to each other. */
+ * hold each other by a control plane; the leaders of several nodes report failures to each other. */
 #pragma once
 
 #include <assert.h>
@@ -20,8 +20,8 @@ enum {
     DEVICE_TRY_LOOK_MS = 10, /* at a device that is being opened */
     TICK_MS = 50,            /* of a supervisor */
     HOLDER_LOOK_MS = 50,     /* at the towers of a trainer that has died */
-    WAIT_LOOK_MS = 100,      /* of who waits in shared memory for the others of a group */
-    CONTROL_LOOK_MS = 100,      /* of who waits for frames of a control plane, and between attempts to connect */
+    WAIT_LOOK_MS = 100,      /* of who waits in shared memory for the others of a node */
+    CONTROL_LOOK_MS = 100,   /* of who waits for frames of a control plane, and between attempts to connect */
     DEVICE_WAIT_MS = 100,    /* for an event of a device */
     DEVICE_READ_MS = 1000,   /* between readings of the vitals of devices */
     SWEEP_LOOK_MS = 200,     /* of a sweep, at its runs */
@@ -51,8 +51,8 @@ enum {
     DEVICE_SEARCH_SECONDS = 180,
 
     /* ---- the end */
-    DRAIN_MS = 1000,    /* for the leaders of other groups to know of a failure */
-    GRACE_MS = 1500,       /* for the other towers to end, after one has failed */
+    DRAIN_MS = 1000,          /* for the leaders of other nodes to know of a failure */
+    GRACE_MS = 1500,          /* for the other towers to end, after one has failed */
     ROLL_CALL_MS = 2000,      /* in which a leader that waits answers */
     CAUSE_MS = 3000,          /* for the cause of a failure to be reported, after its consequence */
     EXPLAIN_MS = 6000,        /* beside GRACE_MS, for a tower that lacks memory and looks for a batch that fits */

@@ -4,8 +4,8 @@
 #include <pthread.h>
 
 #include "kernels/base/silence.h"
-#include "nccl_sync/hosts/net.h"
 #include "nccl_sync/hosts/control.h"
+#include "nccl_sync/hosts/net.h"
 
 enum {
     PENDING_MAX = 32, /* connections that have not said who they are */
@@ -77,7 +77,7 @@ static inline Hello hello_of(const char *channel, const ControlHello *hello)
 void peer_send(Peer *peer, ControlKind kind, const void *content, size_t bytes);
 /* To everybody that this rank is connected to, except one. */
 void all_send(ControlPlane *control, ControlKind kind, const void *content, size_t bytes, int except);
-/* Takes what has come; false at the end of the connection. A stranger has little to say. */
+/* Takes what has come; false at the end of the connection. One that is pending has little to say. */
 bool peer_receive(Peer *peer);
 
 /* The first failure counts, and goes to everybody but `from`. */

@@ -52,7 +52,7 @@ F41|no driver, too old a driver, a driver that does not answer for 180 s, a GPU 
 F42|sticky CUDA error, lost GPU|no CUDA call follows; the run ends, or with `--max-restarts` continues on the other GPUs|5
 F43|a process never joins, or the name server does not answer|after 5 s a line says for whom the program waits, by which variables, and how to train alone; named after the deadline|7
 F44|garbage at the port where programs of several hosts meet|dropped|-
-F45|a launched program that expects another number of programs|refused with both numbers; the others end at `--comm-timeout`, because it is missing|2/7
+F45|a node that expects another number of nodes|refused with both numbers; the others end at `--comm-timeout`, because it is missing|2/7
 F46|programs of another build, other options or other data|the rank that differs is named|2
 F47|a program, a tower or the process that keeps MPI on another host dies|the others end with its name: within 10 s if the machines are not busy; the tests allow 60|7
 F48|run directory that cannot be written, disk full later|an error before training; later, logs are reduced with a warning, but `--log-samples` ends the run|6

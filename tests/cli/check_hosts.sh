@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One run in several launched programs: the same weights and records as in one, also when it is resumed in another shape; stops, deaths
+# One run on several nodes: the same weights and records as in one, also when it is resumed in another shape; stops, deaths
 # and contradictions end every program with the same exit code and the cause by name. The programs are those of a real mpirun where
 # towers compute, and started by their variables alone where they only meet. scripts/pages/hosts_tables.sh makes the tables of docs/scaling.md from what this test
 # sees. Arguments: source folder, binary.

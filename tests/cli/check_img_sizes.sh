@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # --img-size-schedule: each part of the run trains on images of its size, as a run of that size would, and evaluates at the last one; a run
 # that is stopped or killed before, at and after a change and resumed ends with the bits of an undisturbed one, on one tower and several,
-# on any number of processes and launched programs; together with --unfreeze-epoch; branches; capsules; what is refused.
+# on any number of processes and nodes; together with --unfreeze-epoch; branches; capsules; what is refused.
 . "$1/tests/support/check.sh"
 . "$source_dir/tests/support/hosts.sh"
 needs_python
@@ -89,7 +89,7 @@ same killed whole
 good branch --resume "$(ls -d runs/stopped-9/ckpt/step-*18)"
 cmp -s runs/branch/last.safetensors runs/whole/last.safetensors || complain "a branch has other weights"
 
-# ---- several launched programs
+# ---- several nodes
 mpirun_find
 if ((${#mpirun[@]})); then
     # shellcheck disable=SC2086

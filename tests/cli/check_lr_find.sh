@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # towers lr-find: the curve is what Python makes of the losses, the same on one and on four towers; it leaves nothing behind, so a run with
-# --lr auto has the bits of one that is given the rate, and is resumed with it, also in several launched programs, which end together when
+# --lr auto has the bits of one that is given the rate, and is resumed with it, also on several nodes, which end together when
 # the sweep does not; what has no answer is refused.
 . "$1/tests/support/check.sh"
 . "$source_dir/tests/support/hosts.sh"
@@ -89,7 +89,7 @@ else
     done
 fi
 
-# ---- several launched programs
+# ---- several nodes
 mpirun_find
 launched() { # PROGRAMS NAME ARGUMENT...: 4 towers
     local programs=$1

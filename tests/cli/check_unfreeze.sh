@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # --unfreeze-epoch: frozen layers keep their bits until they join and then have the updates of a fresh optimizer; a run that is
 # stopped or killed before, at and after that epoch and resumed ends with the bits of an undisturbed one, on one tower and several,
-# on any number of processes and launched programs; branches; what is refused.
+# on any number of processes and nodes; branches; what is refused.
 . "$1/tests/support/check.sh"
 . "$source_dir/tests/support/hosts.sh"
 needs_python
@@ -57,7 +57,7 @@ for rows in 4 9 12 13 17; do TOWERS_FAULT=$slow kill_at_row killed "$rows" run k
 good killed --resume auto
 same killed whole
 
-# ---- several launched programs: stopped, killed, ended early, where layers join and around it
+# ---- several nodes: stopped, killed, ended early, where layers join and around it
 mpirun_find
 if ((${#mpirun[@]})); then
     good four-early --towers 4 --patience 1 --min-delta 10

@@ -103,7 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static Peer peer[FUZZ_RANKS];
     ControlPlane control = {.ranks = FUZZ_RANKS, .listener = -1, .taking = -1, .peer = peer};
     TrainJob job = {.control = &control,
-                    .groups = FUZZ_RANKS,
+                    .nodes = FUZZ_RANKS,
                     .processes = FUZZ_RANKS,
                     .run_dir = run_dir,
                     .shares.towers = FUZZ_TOWERS};

@@ -55,9 +55,9 @@ static Status rank_live(const Group *g, int rank, CommShared *shared)
     config.place.rank = rank;
     config.place.first_tower = rank * g->config.towers / g->ranks;
     config.place.local_towers = (rank + 1) * g->config.towers / g->ranks - config.place.first_tower;
-    config.place.group = rank / group_ranks(&config.place);
-    snprintf(config.place.host, sizeof config.place.host, "host%d", config.place.group);
-    progress_to(comm_shared_progress(shared, group_rank(&config.place)));
+    config.place.node = rank / node_ranks(&config.place);
+    snprintf(config.place.host, sizeof config.place.host, "host%d", config.place.node);
+    progress_to(comm_shared_progress(shared, process_in_node(&config.place)));
     if (g->on_start) g->on_start(rank);
     TRY(cuda_backend.open(&device_config, &device));
     size_t before = free_bytes(&device);
@@ -70,7 +70,7 @@ static Status rank_live(const Group *g, int rank, CommShared *shared)
     if (st == OK) comm_text(comm, g->seen->text[rank], sizeof g->seen->text[rank]);
     if (st == OK) st = g->body(comm, &device, memory.data, rank, g->seen);
     snprintf(g->seen->message[rank], sizeof g->seen->message[rank], "%s", st == OK ? "" : status_message());
-    if (st != OK) comm_shared_abort(shared, group_rank(&config.place)); /* as a tower process does */
+    if (st != OK) comm_shared_abort(shared, process_in_node(&config.place)); /* as a tower process does */
     g->seen->registered[rank] = fake_gpu_count("ncclCommRegister");
     g->seen->reduced[rank] = fake_gpu_count("ncclAllReduce");
     g->seen->ids[rank] = fake_gpu_count("ncclGetUniqueId");
@@ -91,7 +91,7 @@ static void group_live(Group *g, int towers, int ranks)
     pid_t child[RANKS];
     int groups = g->groups > 1 ? g->groups : 1, per = ranks / groups;
     g->ranks = g->config.place.ranks = ranks;
-    g->config.place.groups = groups;
+    g->config.place.nodes = groups;
     g->config.towers = towers;
     g->config.max_count = COUNT + EXTRAS;
     g->config.gradients = COUNT;

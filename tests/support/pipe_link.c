@@ -1,5 +1,5 @@
-/* See pipe_link.h. Every pair of groups has two pipes in each direction, for data and for notices. An operation is a list of
- * transfers, each the whole content of one message; those of one pipe follow each other. */
+/* See pipe_link.h. Every pair of groups has two pipes in each direction, for data and for messages outside of collectives. An
+ * operation is a list of transfers, each the whole content of one message; those of one pipe follow each other. */
 #include "tests/support/pipe_link.h"
 
 #include <errno.h>
@@ -180,7 +180,7 @@ Status pipe_link_open(const CommConfig *config, Link **made)
     PipeLink *p = calloc(1, sizeof *p);
     if (!p) return FAIL(ERR_MEMORY, "no memory for pipes");
     p->link.ops = &pipe_ops;
-    p->group = config->place.group;
+    p->group = config->place.node;
     *made = &p->link;
     return OK;
 }

@@ -26,7 +26,7 @@ enum { TIMEOUT_MS = 60000, NAME_BYTES = 256, LARGE = 3 << 20 /* more than a wind
 /* Towers 0 and 1 are rank 0's, 2 and 3 rank 1's. */
 static TrainJob job_of(ControlPlane *control, int rank, const char *run_dir)
 {
-    TrainJob job = {.control = control, .groups = 2, .group = rank, .processes = 2, .run_dir = run_dir};
+    TrainJob job = {.control = control, .nodes = 2, .node = rank, .processes = 2, .run_dir = run_dir};
     job.shares.towers = 4;
     return job;
 }

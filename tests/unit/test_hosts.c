@@ -2,8 +2,8 @@
  * barriers for every root; and its ends: a process that leaves, is killed, is stopped or does not come is named on all
  * others, and connections of others are turned away. Every group is a process that forks the processes of the group. */
 #include "nccl_sync/hosts.h"
-#include "nccl_sync/hosts/net.h"
 #include "nccl_sync/hosts/control.h"
+#include "nccl_sync/hosts/net.h"
 #include "tests/support/free_port.h"
 #include "tests/support/unit.h"
 
@@ -39,18 +39,15 @@ typedef struct Case {
 
 static void rank_live(const Case *c, int rank, CommShared *shared)
 {
-    CommConfig config = {.place = {.rank = rank,
-                                   .ranks = RANKS,
-                                   .group = rank / PER,
-                                   .groups = GROUPS,
-                                   .first_tower = rank,
-                                   .local_towers = 1},
-                         .towers = RANKS,
-                         .max_count = COUNT,
-                         .timeout_ms = c->timeout_ms,
-                         .master = "127.0.0.1",
-                         .port = c->port,
-                         .secret = {{rank / PER == c->other_token ? 8 : 7}}};
+    CommConfig config = {
+        .place =
+            {.rank = rank, .ranks = RANKS, .node = rank / PER, .nodes = GROUPS, .first_tower = rank, .local_towers = 1},
+        .towers = RANKS,
+        .max_count = COUNT,
+        .timeout_ms = c->timeout_ms,
+        .master = "127.0.0.1",
+        .port = c->port,
+        .secret = {{rank / PER == c->other_token ? 8 : 7}}};
     Comm *comm = NULL;
     if (c->one_alone && rank / PER == GROUPS - 1) {
         config.place.rank = GROUPS - 1;
@@ -233,7 +230,7 @@ TEST(test_leader_that_stops)
     all_report(&c, 1 << 0 | 1 << 1, "host host2 (tower processes 4..5) did not arrive at the collective within 5.0 s");
 }
 
-/* ---- a link that carries messages of leaders, but no message of a collective after the first */
+/* ---- a link that carries messages of leaders, but no data of a collective after the first */
 
 enum { QUIET_GROUPS = 6 };
 static struct {
@@ -243,13 +240,13 @@ static struct {
 
 static Status quiet_gather(Link *link, void *all, size_t bytes, int *request)
 {
-    GroupCard *card = all;
+    NodeInfo *node = all;
     *request = quiet.gathers++;
-    if (bytes != sizeof *card) return OK;
+    if (bytes != sizeof *node) return OK;
     for (int g = 1; g < QUIET_GROUPS; g++) {
-        card[g] = card[0];
-        card[g].group = card[g].first_tower = g;
-        snprintf(card[g].host, sizeof card[g].host, "host%d", g);
+        node[g] = node[0];
+        node[g].number = node[g].first_tower = g;
+        snprintf(node[g].host, sizeof node[g].host, "host%d", g);
     }
     return OK;
 }
@@ -304,7 +301,7 @@ TEST(test_all_are_there_but_no_message)
 {
     CommShared *shared;
     Comm *comm = NULL;
-    CommConfig config = {.place = {.ranks = QUIET_GROUPS, .groups = QUIET_GROUPS, .local_towers = 1, .host = "host0"},
+    CommConfig config = {.place = {.ranks = QUIET_GROUPS, .nodes = QUIET_GROUPS, .local_towers = 1, .host = "host0"},
                          .towers = QUIET_GROUPS,
                          .max_count = COUNT,
                          .timeout_ms = 100};
@@ -361,7 +358,7 @@ TEST(test_group_with_fewer_processes)
 {
     Case c = {everything, PATIENT_MS, -1, -1, -1, .one_alone = true};
     case_live(&c);
-    const char *wanted = "host host2 takes part as group 2 of 3, with 1 processes of 3 in all, 6 towers in all and 64 "
+    const char *wanted = "host host2 takes part as node 2 of 3, with 1 processes of 3 in all, 6 towers in all and 64 "
                          "floats; host host0: 0 of 3, 2 of 6, 6 towers, 64 floats";
     if (c.seen->status[0] != ERR_COMM || !strstr(c.seen->message[0], wanted))
         fail_msg("rank 0: '%s'", c.seen->message[0]);

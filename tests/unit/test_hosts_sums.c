@@ -89,8 +89,8 @@ static void rank_live(const Case *c, int rank, CommShared *shared)
     CommConfig config = {.place = {.rank = rank,
                                    .ranks = GROUPS * per,
                                    .local_rank = process,
-                                   .group = group,
-                                   .groups = GROUPS,
+                                   .node = group,
+                                   .nodes = GROUPS,
                                    .first_tower = before + from,
                                    .local_towers = to - from},
                          .towers = all,
@@ -435,7 +435,7 @@ TEST(test_process_without_a_thread)
     assert_non_null(strstr(c.seen->message[3], "tower process 2 has left the run"));
     for (int r = 0; r < RANKS; r += r == 1 ? 3 : 1) /* the others wait for their leader's link */
         if (c.seen->status[r] != ERR_COMM ||
-            !strstr(c.seen->message[r], "group 1 (tower processes 2..3) did not arrive"))
+            !strstr(c.seen->message[r], "node 1 (tower processes 2..3) did not arrive"))
             fail_msg("rank %d: '%s'", r, c.seen->message[r]);
     munmap(c.seen, sizeof *c.seen);
 }

@@ -102,8 +102,8 @@ TEST(test_process_uses_its_number_in_the_group)
                     .train = data,
                     .shares = {.towers = TOWERS, .batch = {2, 2, 2, 2, 2, 2}},
                     .processes = TOWERS,
-                    .groups = GROUPS,
-                    .group = RANK / EACH};
+                    .nodes = GROUPS,
+                    .node = RANK / EACH};
     assert_int_equal(ledger_create(TOWERS, TOWERS, &ledger), OK);
     assert_int_equal(comm_shared_create(EACH, EACH, 8, &shared), OK);
     assert_int_equal(tower_process_eval(&job, RANK, ledger, shared), ERR_DEVICE);

@@ -73,7 +73,7 @@ static const Case cases[] = {
     {{TORCHRUN, "PMIX_RANK=3", "SLURM_PROCID=3", "SLURM_STEP_NUM_TASKS=5"},
      NULL,
      {3, 4, 1, 2, "torchrun (RANK)", false, false, "node0", 29501, 0}},
-    /* a batch script is not a launched program; nor is the only program of a launcher */
+    /* a batch script is no node of a run; nor is the only program of a launcher */
     {{"SLURM_PROCID=0", "SLURM_NTASKS=8", "SLURM_JOB_ID=1"}, NULL, {.ranks = 1, .local_rank = -1, .origin = ""}},
     {{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1"}, NULL, {.ranks = 1, .local_rank = -1, .origin = ""}},
     {{"SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=1"}, NULL, {.ranks = 1, .local_rank = -1, .origin = ""}},

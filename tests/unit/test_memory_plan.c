@@ -114,7 +114,7 @@ static void links_given(DeviceLinks *links)
 static size_t library_mib(int ranks, int groups, int ctas, bool ordered, bool deterministic)
 {
     const Backend backend = {.name = "cuda", .nccl = true, .links = links_given};
-    const CommConfig config = {.place = {.ranks = ranks, .groups = groups}, .ctas = ctas, .ordered = ordered};
+    const CommConfig config = {.place = {.ranks = ranks, .nodes = groups}, .ctas = ctas, .ordered = ordered};
     return comm_library_bytes(&backend, &config, deterministic) >> 20;
 }
 

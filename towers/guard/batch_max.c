@@ -128,7 +128,7 @@ typedef struct FitAnswer {
 
 static int sharers_of(const TrainJob *job)
 {
-    return job->backend->on_host ? job_group_processes(job) : 1;
+    return job->backend->on_host ? job_node_processes(job) : 1;
 }
 
 static Status probe(const ReplicaConfig *config, BatchFit *fit)

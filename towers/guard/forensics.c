@@ -49,9 +49,9 @@ static Status search_share(TowerProcess *p, int owner)
 {
     LedgerSearch search = {0};
     if (p->place.rank == owner) search = p->ledger->search;
-    if (job_groups(p->job) > 1) TRY(comm_broadcast(p->comm, &search, sizeof search, owner));
-    int each = job_group_processes(p->job);
-    if (p->place.rank / each != owner / each && leads_group(&p->place)) p->ledger->search = search;
+    if (job_nodes(p->job) > 1) TRY(comm_broadcast(p->comm, &search, sizeof search, owner));
+    int each = job_node_processes(p->job);
+    if (p->place.rank / each != owner / each && leads_node(&p->place)) p->ledger->search = search;
     return comm_barrier(p->comm);
 }
 

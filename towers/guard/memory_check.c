@@ -58,8 +58,8 @@ static Status processes_measure(const TrainJob *job, const Layout *layout, Memor
     Needs needs = {0};
     ReplicaConfig before = {0};
     *sum = (MemorySum){0};
-    int first = job->group * job_group_processes(job);
-    for (int rank = first; rank < first + job_group_processes(job); rank++) {
+    int first = job->node * job_node_processes(job);
+    for (int rank = first; rank < first + job_node_processes(job); rank++) {
         Placement place = job_placement(job, rank);
         ReplicaConfig config;
         process_config(job, &place, &config);
@@ -106,15 +106,15 @@ static const char *size_text(size_t bytes, char text[SIZE_TEXT])
 static Status refuse(const TrainJob *job, const MemorySum *sum, size_t wanted, size_t free_bytes, size_t total)
 {
     char processes[96] = "", advice[160], needed[SIZE_TEXT], available[SIZE_TEXT], all[SIZE_TEXT];
-    if (job_group_processes(job) > 1)
-        snprintf(processes, sizeof processes, " (%d processes; the largest needs %s)", job_group_processes(job),
+    if (job_node_processes(job) > 1)
+        snprintf(processes, sizeof processes, " (%d processes; the largest needs %s)", job_node_processes(job),
                  size_text(sum->largest, needed));
     if (sum->of_largest.evaluation > sum->of_largest.training)
         snprintf(advice, sizeof advice, "evaluation in batches of %d needs most of it; try --eval-batch-size 1",
                  job->eval_batch);
     else
         snprintf(advice, sizeof advice, "try a smaller batch (train, bench: --batch-size max), smaller images%s",
-                 job_group_processes(job) > 1 ? ", fewer --processes" : "");
+                 job_node_processes(job) > 1 ? ", fewer --processes" : "");
     return FAIL(ERR_MEMORY, "the run needs at least %s of memory%s, but only %s of %s are free; %s",
                 size_text(wanted, needed), processes, size_text(free_bytes, available), size_text(total, all), advice);
 }

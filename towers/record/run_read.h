@@ -92,7 +92,7 @@ enum { ENDING_BYTES = 4 << 20 };
 NODISCARD Status run_read_ending(const char *directory, Run **made);
 void run_destroy(Run *run); /* NULL is fine */
 
-/* The host of a tower in a run of several launched programs; "" otherwise. */
+/* The host of a tower in a run of several nodes; "" otherwise. */
 enum { RUN_HOST_BYTES = 64 };
 void run_host(const Run *run, int tower, char host[RUN_HOST_BYTES]);
 

@@ -161,19 +161,19 @@ int64_t job_total_steps(const TrainJob *job)
 
 Placement job_placement(const TrainJob *job, int rank)
 {
-    int64_t towers = job->shares.towers, groups = job_groups(job), each = job_group_processes(job);
-    int64_t group = rank / each, number = rank % each, before = group * towers / groups,
-            count = (group + 1) * towers / groups - before;
+    int64_t towers = job->shares.towers, nodes = job_nodes(job), each = job_node_processes(job);
+    int64_t node = rank / each, number = rank % each, before = node * towers / nodes,
+            count = (node + 1) * towers / nodes - before;
     int64_t first = before + number * count / each, end = before + (number + 1) * count / each;
     Placement place = {.rank = rank,
                        .ranks = job->processes,
-                       .local_rank = (int)(job->group_on_host * each + number),
-                       .group = (int)group,
-                       .groups = (int)groups,
+                       .local_rank = (int)(job->node_on_host * each + number),
+                       .node = (int)node,
+                       .nodes = (int)nodes,
                        .first_tower = (int)first,
                        .local_towers = (int)(end - first),
                        .origin = job->launcher};
-    if (job->host && group == job->group) snprintf(place.host, sizeof place.host, "%s", job->host);
+    if (job->host && node == job->node) snprintf(place.host, sizeof place.host, "%s", job->host);
     return place;
 }
 
@@ -239,7 +239,7 @@ LoaderConfig job_loader(const TrainJob *job, bool training)
         .transform = job_transform(job, training),
         .bad = job->data.bad,
         .workers = job->data.workers,
-        .memory = job->data.memory / job_group_processes(job),
+        .memory = job->data.memory / job_node_processes(job),
     };
 }
 

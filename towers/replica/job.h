@@ -77,14 +77,14 @@ typedef struct TrainJob {
     Shares shares;
     DeviceConfig device; /* of every process; its ordinal is job_device's */
     CommConfig comm;     /* timeout, reduce, ordered, ctas; the rest is job_comm's */
-    int processes;       /* of the whole run: equally many in each group */
-    /* A group is the processes of one launched program (launch.h); groups 0 or 1: there is only this program. */
-    int groups, group;
-    int group_on_host;    /* the number of this program among those that see the same GPUs */
+    int processes;       /* of the whole run: equally many in each node */
+    /* A node is the processes of one launched program (launch.h); nodes 0 or 1: there is only this program. */
+    int nodes, node;
+    int node_on_host;    /* the number of this node among those that see the same GPUs */
     bool launcher_signal; /* SIGUSR1 is no stop request: the launcher sends it for purposes of its own */
-    const char *launcher; /* where the group's number was found; NULL without a launcher */
+    const char *launcher; /* where the node's number was found; NULL without a launcher */
     const char *host;     /* the name of this host, NULL without a launcher */
-    struct ControlPlane *control; /* borrowed: the channel to the other programs; NULL without */
+    struct ControlPlane *control; /* borrowed: the channel to the other nodes; NULL without */
     int gpu[GPUS_MAX], gpu_count;
     bool near_cores;     /* each process runs on the cores near its GPU */
     bool graphs;         /* launch each step as captured graphs, on a GPU */
@@ -203,21 +203,21 @@ Batch job_batch_without_images(const TrainJob *job, int64_t step, int tower);
 int64_t job_total_steps(const TrainJob *job);
 /* The key of the random numbers of a batch of step `step`, counted from 1. */
 RandomKey job_random_key(const TrainJob *job, int64_t step, const Batch *batch);
-static inline int job_groups(const TrainJob *job)
+static inline int job_nodes(const TrainJob *job)
 {
-    return job->groups > 1 ? job->groups : 1;
+    return job->nodes > 1 ? job->nodes : 1;
 }
-static inline int job_group_processes(const TrainJob *job)
+static inline int job_node_processes(const TrainJob *job)
 {
-    return job->processes / job_groups(job);
+    return job->processes / job_nodes(job);
 }
 int job_tower_rank(const TrainJob *job, int tower); /* the process that runs it */
-/* The number of its program. */
-static inline int job_tower_group(const TrainJob *job, int tower)
+/* The number of its node. */
+static inline int job_tower_node(const TrainJob *job, int tower)
 {
-    return job_tower_rank(job, tower) / job_group_processes(job);
+    return job_tower_rank(job, tower) / job_node_processes(job);
 }
-/* The place of the process of this rank, and its towers: consecutive ones for each group, and in it for each process. */
+/* The place of the process of this rank, and its towers: consecutive ones for each node, and in it for each process. */
 Placement job_placement(const TrainJob *job, int rank);
 /* The transform of images in training, or in evaluation. */
 Transform job_transform(const TrainJob *job, bool training);

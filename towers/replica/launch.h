@@ -9,7 +9,7 @@
  *   PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS                         (MPICH and Intel MPI: Hydra)
  *   SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID, SLURM_STEP_TASKS_PER_NODE, SLURM_NODEID       (srun)
  *
- * A batch script of Slurm has SLURM_PROCID, but no SLURM_STEP_NUM_TASKS: it is not a launched program. Two sets of the
+ * A batch script of Slurm has SLURM_PROCID, but no SLURM_STEP_NUM_TASKS: it is no node of a run. Two sets of the
  * same size with different ranks contradict each other and are refused; of different sizes the outer one started the
  * inner launcher. Sources: torch/distributed/run.py, kubeflow/trainer's torch plug-in, mpirun(1) of Open MPI 4.1,
  * MPICH's Hydra, srun(1). */
@@ -20,7 +20,7 @@
 enum { LAUNCH_PORT = 29401, LAUNCH_HOST_BYTES = 256, LAUNCH_RANKS_MAX = 4096, LAUNCH_ALONE_BYTES = 256 };
 
 typedef struct Launch {
-    int rank, ranks;                /* of the launched programs; ranks is 1 without a launcher */
+    int rank, ranks;                /* of the nodes; ranks is 1 without a launcher */
     int local_rank, local_ranks;    /* the same on this host; -1 and 0 if the launcher does not say */
     const char *origin;             /* "Open MPI (OMPI_COMM_WORLD_RANK)", static; "" without a launcher */
     bool mpi;                       /* the launcher provides for MPI_Init */

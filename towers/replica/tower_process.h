@@ -120,10 +120,10 @@ double process_lr(const TowerProcess *p, int64_t step);
 void storage_note(TowerProcess *p, const char *what, int64_t step);
 /* Write a line to log.txt, on rank 0; newlines become bars. */
 void process_log(TowerProcess *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The first process of each launched program: it keeps the ledger's state of the run for its supervisor. */
-static inline bool leads_group(const Placement *place)
+/* The first process of each node: it keeps the ledger's state of the run for its supervisor. */
+static inline bool leads_node(const Placement *place)
 {
-    return group_rank(place) == 0;
+    return process_in_node(place) == 0;
 }
 /* The towers of a process: "tower 1", "towers 4..7 (process 1)". */
 void towers_text(const TrainJob *job, int rank, char *text, size_t bytes);

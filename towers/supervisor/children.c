@@ -12,8 +12,8 @@ Status children_create(const TrainJob *job, Children *c)
     Status st;
     Layout *layout;
     c->job = job;
-    c->count = job->processes / job_groups(job);
-    c->first = job->group * c->count;
+    c->count = job->processes / job_nodes(job);
+    c->first = job->node * c->count;
     c->child = calloc((size_t)c->count, sizeof *c->child);
     if (!c->child) {
         st = FAIL(ERR_MEMORY, "no memory for %d tower processes", c->count);

@@ -27,7 +27,7 @@ typedef struct Children {
     int64_t killed_ns; /* 0: no process has been killed yet */
 } Children;
 
-/* Create the memory that the processes of job->group share. After an error it may be there in part. */
+/* Create the memory that the processes of job->node share. After an error it may be there in part. */
 NODISCARD Status children_create(const TrainJob *job, Children *made);
 /* Fork them; each runs `tower_main` with this signal mask. */
 NODISCARD Status children_start(Children *c, TowerMain tower_main, const sigset_t *mask);

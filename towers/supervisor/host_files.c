@@ -102,7 +102,7 @@ static Status file_begin(HostFiles *files, int rank, const ControlFile *head, bo
     in->came = 0;
     *wanted = false;
     bool named = head->kind == FILE_SAMPLES || head->kind == FILE_BAD_SAMPLES;
-    if (!named && (head->tower >= files->job->shares.towers || job_tower_group(files->job, head->tower) != rank))
+    if (!named && (head->tower >= files->job->shares.towers || job_tower_node(files->job, head->tower) != rank))
         return FAIL(ERR_COMM, "tower %d is not one of its towers", head->tower);
     if (files->taken + head->bytes > RUN_MAX)
         return FAIL(ERR_IO, "the others have sent more than %" PRIu64 " bytes", RUN_MAX);
@@ -293,12 +293,12 @@ static bool name_read(const TrainJob *job, const char *name, ControlFile *head)
     char same[80];
     *head = (ControlFile){0};
     for (head->kind = FILE_SAMPLES; head->kind <= FILE_BAD_SAMPLES; head->kind++) {
-        file_name(job->group, head, same, sizeof same);
+        file_name(job->node, head, same, sizeof same);
         if (!strcmp(name, same)) return true;
     }
     if (sscanf(name, "stack-tower-%" SCNd32, &head->tower) == 1) {
         head->kind = FILE_STACK;
-        file_name(job->group, head, same, sizeof same);
+        file_name(job->node, head, same, sizeof same);
     } else if (sscanf(name, "nan-step-%" SCNd64 "-tower-%" SCNd32, &head->step, &head->tower) == 2) {
         head->kind = FILE_MANIFEST;
         snprintf(same, sizeof same, "nan-step-%" PRId64 "-tower-%" PRId32, head->step, head->tower);
@@ -306,7 +306,7 @@ static bool name_read(const TrainJob *job, const char *name, ControlFile *head)
         return false;
     }
     return !strcmp(name, same) && head->tower >= 0 && head->tower < job->shares.towers && head->step >= 0 &&
-           job_tower_group(job, head->tower) == job->group;
+           job_tower_node(job, head->tower) == job->node;
 }
 
 Status host_files_send(const TrainJob *job, time_t since)

@@ -9,7 +9,7 @@
  * read by one (device_watch.c), and names are looked up before it begins. A separate thread receives stop signals, which must be
  * heard while the loop's thread waits for the results of other programs.
  *
- * With several launched programs (launch.h) each has a supervisor of its own, for its processes only. They share their
+ * With several nodes (launch.h) each has a supervisor of its own, for its processes only. They share their
  * heartbeats, the first failure, stop requests and the result through the control channel, which the same thread
  * serves. */
 #include "towers/supervisor/supervisor.h"

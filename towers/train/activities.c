@@ -30,7 +30,7 @@ static void tower_text(const TowerProcess *p, int tower, char *text, size_t byte
 {
     const ControlPlane *control = p->job->control;
     snprintf(text, bytes, "tower %d%s%s", tower, control ? " on " : "",
-             control ? control_host(control, job_tower_group(p->job, tower)) : "");
+             control ? control_host(control, job_tower_node(p->job, tower)) : "");
 }
 
 int64_t activities_vitals(const TowerProcess *p, DeviceVitals *vitals)
@@ -93,7 +93,7 @@ static Status window_check(TowerProcess *p, int64_t step)
     window_read(p, step, times);
     Straggler found = straggler_find(times, STRAGGLER_WINDOW, p->ledger->towers);
     free(times);
-    bool elsewhere = found.tower >= 0 && p->place.group != job_tower_group(p->job, found.tower);
+    bool elsewhere = found.tower >= 0 && p->place.node != job_tower_node(p->job, found.tower);
     bool loaded = elsewhere ? p->queue->elsewhere_loaded[found.tower] : machine_loaded();
     StragglerChange change = straggler_window(&p->watch, &found, loaded, step);
     if (change != STRAGGLER_SAME) straggler_report(p, change, &was, step);
@@ -166,7 +166,7 @@ Status activities_gather(TowerProcess *p, int64_t first, int64_t last, int *numb
     for (int r = 0; st == OK && is_root(&p->place) && r < p->job->processes; r++) {
         const int32_t *from = all + (size_t)r * count;
         Placement place = job_placement(p->job, r);
-        if (place.group == p->place.group) continue; /* this ledger has them */
+        if (place.node == p->place.node) continue; /* this ledger has them */
         bool loaded = from[1];
         memcpy(&vitals, from + TIMES_HEAD, vitals_words * sizeof *from);
         (void)ledger_vitals(p->ledger, r, &before);

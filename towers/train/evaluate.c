@@ -181,7 +181,7 @@ static bool stop_asked(const TowerProcess *p)
 static Status rows_share(TowerProcess *p, void *rows, size_t row)
 {
     Status st = OK;
-    size_t ranks = (size_t)p->place.ranks, own = (size_t)p->place.rank, each = (size_t)job_group_processes(p->job);
+    size_t ranks = (size_t)p->place.ranks, own = (size_t)p->place.rank, each = (size_t)job_node_processes(p->job);
     size_t block = (size_t)p->job->eval_batch * row, bytes = (size_t)p->ledger->samples * row;
     char *at = rows, *all = calloc(ranks + 1, block), *mine = all + ranks * block;
     if (!all) return FAIL(ERR_MEMORY, "no memory for the results of %zu blocks of an evaluation", ranks);
@@ -190,7 +190,7 @@ static Status rows_share(TowerProcess *p, void *rows, size_t row)
         if (here < bytes) memcpy(mine, at + here, bytes - here < block ? bytes - here : block);
         TRY_OUT(comm_gather(p->comm, mine, block, all));
         for (size_t r = 0, from = first; r < ranks && from < bytes; r++, from += block)
-            if (leads_group(&p->place) && r / each != own / each)
+            if (leads_node(&p->place) && r / each != own / each)
                 memcpy(at + from, all + r * block, bytes - from < block ? bytes - from : block);
     }
 out:
@@ -203,7 +203,7 @@ static Status samples_share(TowerProcess *p)
 {
     Status st = OK;
     int64_t *rotated = calloc((size_t)p->place.ranks, sizeof *rotated), mine;
-    bool leads = leads_group(&p->place);
+    bool leads = leads_node(&p->place);
     if (!rotated) return FAIL(ERR_MEMORY, "no memory for the numbers of %d processes", p->place.ranks);
     TRY_OUT(rows_share(p, p->ledger->sample, sizeof *p->ledger->sample));
     if (p->ledger->score)
@@ -318,7 +318,7 @@ Status evaluate(TowerProcess *p, EvalResult *result, bool *whole, StepOutcome *o
     for (int slot = 0; slot < p->place.local_towers; slot++)
         TRY_OUT(comm_allreduce_begin(p->comm, p->place.first_tower + slot, 0, slot ? fields + floats : fields, floats));
     TRY_OUT(comm_allreduce_end(p->comm, 0, fields, floats));
-    if (job_groups(p->job) > 1 && p->ledger->sample) TRY_OUT(samples_share(p));
+    if (job_nodes(p->job) > 1 && p->ledger->sample) TRY_OUT(samples_share(p));
     TRY_OUT(comm_barrier(p->comm)); /* the others' results of each sample are in the ledger */
     *result = blocks_total(fields, blocks);
     TRY_OUT(precision_measure(p, result));

@@ -70,7 +70,7 @@ static void *heartbeat_run(void *context)
 
 Heartbeat *heartbeat_start(const TrainJob *job, const Ledger *ledger)
 {
-    Heartbeat *beat = job->run_dir && job->group == 0 ? calloc(1, sizeof *beat) : NULL;
+    Heartbeat *beat = job->run_dir && job->node == 0 ? calloc(1, sizeof *beat) : NULL;
     if (!beat) return NULL;
     beat->ledger = ledger;
     snprintf(beat->run_dir, sizeof beat->run_dir, "%s", job->run_dir);

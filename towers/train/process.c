@@ -112,7 +112,7 @@ static Status timed_process(TowerProcess *p, CommShared *shared)
         p->run.epoch_count = p->run.epoch_correct = p->run.epoch_steps = 0;
         if (is_root(&p->place) && p->job->on_step)
             p->job->on_step(p->job->on_step_context, p->ledger, p->done, (double)(now - before) * 1e-9, loss);
-        if (p->job->goes_on && !p->job->goes_on(p->job->on_step_context, leads_group(&p->place), p->done, loss))
+        if (p->job->goes_on && !p->job->goes_on(p->job->on_step_context, leads_node(&p->place), p->done, loss))
             p->total_steps = p->run.step; /* those that have begun */
         before = now;
     }
@@ -171,7 +171,7 @@ static Status process_live(const TrainJob *job, int rank, Ledger *ledger, CommSh
                            Status (*life)(TowerProcess *, CommShared *))
 {
     TowerProcess p = {.job = job, .ledger = ledger, .place = job_placement(job, rank)};
-    int process = group_rank(&p.place); /* shared memory has a slot for each process of the group */
+    int process = process_in_node(&p.place); /* shared memory has a slot for each process of the node */
     progress_to(comm_shared_progress(shared, process));
     crash_watch(job, ledger, rank);
     stack_watch(job, rank, ledger);

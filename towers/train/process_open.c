@@ -255,7 +255,7 @@ Status process_open(TowerProcess *p, CommShared *shared)
     if (restored) TRY(completion_find(p, over));
     if (p->complete) {
         stopping_decide(p);
-        if (leads_group(&p->place)) run_announce(p);
+        if (leads_node(&p->place)) run_announce(p);
         return OK;
     }
     TRY(norms_check(p));
@@ -264,7 +264,7 @@ Status process_open(TowerProcess *p, CommShared *shared)
     TRY(records_open(p, restored));
     TRY(samples_forget(p, restored));
     if (restored) stopping_decide(p);
-    if (leads_group(&p->place)) run_announce(p);
+    if (leads_node(&p->place)) run_announce(p);
     return OK;
 }
 

@@ -14,8 +14,8 @@ enum { NOTES = 5 /* bad samples that the console shows */ };
 static Status list_path(const TowerProcess *p, const char *name, char path[PATH_BYTES])
 {
     char file[64];
-    if (p->place.group > 0) snprintf(file, sizeof file, "rank%d-%s", p->place.group, name);
-    return path_join(path, p->job->run_dir, p->place.group > 0 ? file : name);
+    if (p->place.node > 0) snprintf(file, sizeof file, "rank%d-%s", p->place.node, name);
+    return path_join(path, p->job->run_dir, p->place.node > 0 ? file : name);
 }
 
 static Status draft_append(const TowerProcess *p, const char *name, Draft *draft)
@@ -31,7 +31,7 @@ static Status draft_append(const TowerProcess *p, const char *name, Draft *draft
 Status samples_sync(const TowerProcess *p)
 {
     char path[PATH_BYTES];
-    if (!leads_group(&p->place)) return OK;
+    if (!leads_node(&p->place)) return OK;
     TRY(list_path(p, BAD_SAMPLES_FILE, path));
     (void)!run_file_sync(path); /* training goes on without it */
     TRY(list_path(p, SAMPLES_FILE, path));
@@ -82,7 +82,7 @@ Status samples_forget(TowerProcess *p, bool goes_on)
     const char *run_dir = p->job->run_dir;
     char path[PATH_BYTES];
     int64_t last = 2 * p->run.step + !epoch_end_is_owed(p);
-    for (size_t i = 0; leads_group(&p->place) && run_dir && i < sizeof lists / sizeof *lists; i++) {
+    for (size_t i = 0; leads_node(&p->place) && run_dir && i < sizeof lists / sizeof *lists; i++) {
         TRY(list_path(p, lists[i], path));
         TRY(list_forget(path, last, goes_on));
     }

@@ -322,14 +322,14 @@ static Status rows_write(TowerProcess *p, bool timed)
 
 bool steps_are_due(const TowerProcess *p, int64_t last)
 {
-    if (job_groups(p->job) == 1) return true;
+    if (job_nodes(p->job) == 1) return true;
     return last - p->queue->written >= p->queue->write_after || summary_is_due(p, last);
 }
 
 Status step_rows_write(TowerProcess *p, int64_t last)
 {
     StepQueue *queue = p->queue;
-    if (job_groups(p->job) > 1 && p->job->run_dir && last > queue->written) {
+    if (job_nodes(p->job) > 1 && p->job->run_dir && last > queue->written) {
         double seconds = queue->rows ? queue->step[last % STEPS_IN_FLIGHT].seconds : 1;
         int after = seconds * STEPS_UNWRITTEN < WRITE_SECONDS ? STEPS_UNWRITTEN : (int)fmax(1, WRITE_SECONDS / seconds);
         TRY(activities_gather(p, queue->written + 1, last, &after));

@@ -141,8 +141,8 @@ static DataWork work_of(const TowerProcess *p)
     const LedgerRun *run = &p->ledger->run;
     int last = p->place.first_tower + p->place.local_towers - 1;
     DataWork work = {.clocks = ledger_row(p->ledger, last, p->done)->loader};
-    if (leads_group(&p->place)) work.images = atomic_load(&run->images);
-    if (leads_group(&p->place)) work.rotated = atomic_load(&run->rotated);
+    if (leads_node(&p->place)) work.images = atomic_load(&run->images);
+    if (leads_node(&p->place)) work.rotated = atomic_load(&run->rotated);
     return work;
 }
 

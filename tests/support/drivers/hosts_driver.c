@@ -53,7 +53,7 @@ static int from_environment(const char *const *names)
 static Placement place_of(const Group *g, int process)
 {
     Placement place = g->place;
-    int mine = g->towers[place.group], before = process * mine / g->processes;
+    int mine = g->towers[place.node], before = process * mine / g->processes;
     place.rank += process;
     place.local_rank = process;
     place.first_tower += before;
@@ -168,7 +168,7 @@ static void rank_live(const Group *g, int process)
     Comm *comm = NULL;
     bool sum = g->before > 0 || !strcmp(g->cases, "sums"), overlaps = !strcmp(g->cases, "overlap");
     alarm(HANG_S); /* a hang is a failure, not a wait */
-    Status st = g->place.groups > 1
+    Status st = g->place.nodes > 1
                     ? comm_hosts_open(&config, g->shared, g->carrier ? link_carried_open : link_mpi_open, &comm)
                     : comm_shm_open(&config, g->shared, &comm);
     if (st == OK) st = sum ? sums(g, comm) : overlaps ? overlap(comm) : leave(g, comm, config.place.rank);
@@ -216,7 +216,7 @@ static void others_wait(const Group *g)
 /* Other than 0 if a process has failed. */
 static int turn_run(Group *g)
 {
-    if (comm_shared_create(g->towers[g->place.group], g->processes, COUNT, &g->shared) != OK) exit(5);
+    if (comm_shared_create(g->towers[g->place.node], g->processes, COUNT, &g->shared) != OK) exit(5);
     for (int i = 0; i < g->processes; i++) {
         g->end[i].status = STATUS_COUNT;
         g->pid[i] = fork();
@@ -255,20 +255,20 @@ int main(int argc, char **argv)
     g.who = (int)number_argument(argc, argv, "who", -1);
     g.given = number_argument(argc, argv, "given", 0) != 0;
     g.timeout_ms = (int64_t)number_argument(argc, argv, "timeout", 60000);
-    g.place.group = from_environment(rank_names) > 0 ? from_environment(rank_names) : 0;
-    for (char *end; g.place.groups < RANKS_MAX && *towers; towers = *end ? end + 1 : end) {
+    g.place.node = from_environment(rank_names) > 0 ? from_environment(rank_names) : 0;
+    for (char *end; g.place.nodes < RANKS_MAX && *towers; towers = *end ? end + 1 : end) {
         int count = (int)strtol(towers, &end, 10);
-        if (g.place.groups < g.place.group) g.place.first_tower += count;
+        if (g.place.nodes < g.place.node) g.place.first_tower += count;
         g.all_towers += count;
-        g.towers[g.place.groups++] = count;
+        g.towers[g.place.nodes++] = count;
     }
-    if (g.place.groups > 1 && g.place.groups != from_environment(size_names)) {
-        fprintf(stderr, "%d groups, but %d launched processes\n", g.place.groups, from_environment(size_names));
+    if (g.place.nodes > 1 && g.place.nodes != from_environment(size_names)) {
+        fprintf(stderr, "%d groups, but %d launched processes\n", g.place.nodes, from_environment(size_names));
         return 2;
     }
-    g.place.rank = g.place.group * g.processes;
-    g.place.ranks = g.place.groups * g.processes;
-    snprintf(g.place.host, sizeof g.place.host, "host%d", g.place.group);
+    g.place.rank = g.place.node * g.processes;
+    g.place.ranks = g.place.nodes * g.processes;
+    snprintf(g.place.host, sizeof g.place.host, "host%d", g.place.node);
     size_t bytes = (size_t)g.processes * sizeof *g.end;
     g.end = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (g.end == MAP_FAILED) return 5;

@@ -137,8 +137,8 @@ static Status tower_live(int rank, CommShared *shared)
     Metrics *metrics = NULL;
     CommConfig config = {.place = {.rank = rank,
                                    .ranks = world->programs,
-                                   .group = rank,
-                                   .groups = world->programs,
+                                   .node = rank,
+                                   .nodes = world->programs,
                                    .first_tower = rank,
                                    .local_towers = 1},
                          .towers = world->programs,
