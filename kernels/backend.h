@@ -12,7 +12,7 @@
 #include "kernels/optimizer.h"
 
 typedef struct Backend Backend;
-typedef struct VitalsOps VitalsOps; /* vitals.h */
+typedef struct TelemetryOps TelemetryOps; /* telemetry.h */
 
 typedef enum StreamKind { STREAM_COMPUTE = 0, STREAM_COMM, STREAM_COPY, STREAM_COUNT } StreamKind;
 
@@ -104,7 +104,7 @@ struct Backend {
     /* The cores near a device, after the devices were listed, without opening it. NULL: it is all of them. */
     void (*near_cores)(int ordinal, NearCores *near);
     void (*links)(DeviceLinks *links); /* after the devices were listed. NULL: there is one device */
-    const VitalsOps *vitals;           /* watching devices without opening them; NULL: they say nothing */
+    const TelemetryOps *telemetry;     /* watching devices without opening them; NULL: they say nothing */
     Status (*open)(const DeviceConfig *config, Device *device);
     void (*close)(Device *device);
 

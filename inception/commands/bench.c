@@ -66,10 +66,10 @@ static void energy_see(Timing *timing, const Ledger *ledger)
 {
     double joules = 0;
     int64_t at = 0;
-    for (int r = 0; timing->job->backend->vitals && r < ledger->processes; r++) {
-        DeviceVitals vitals;
-        at = ledger_vitals(ledger, r, &vitals);
-        joules += vitals.gpu_joules;
+    for (int r = 0; timing->job->backend->telemetry && r < ledger->processes; r++) {
+        DeviceTelemetry telemetry;
+        at = ledger_telemetry(ledger, r, &telemetry);
+        joules += telemetry.gpu_joules;
     }
     if (is_absent(joules) || at <= timing->begun_ns) return;
     if (!timing->first_ns) timing->first_ns = at, timing->first_joules = joules;

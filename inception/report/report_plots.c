@@ -197,38 +197,39 @@ static void figure_arrival(Figures *f)
     free(value);
 }
 
-/* One number of the GPUs' vitals, of the rows that have it; `part` of it is the unit of the plot. */
-static void vital_figure(Figures *f, const char *title, const char *note, size_t place, double part)
+/* One number of the GPUs' telemetry, of the rows that have it; `part` of it is the unit of the plot. */
+static void telemetry_figure(Figures *f, const char *title, const char *note, size_t place, double part)
 {
     const Run *run = f->run;
     SvgFrame frame = figure_steps(f, title);
     int64_t rows = 0;
-    for (int64_t i = 0; i < run->steps; i++) rows += run->step[i].vitals != NULL;
+    for (int64_t i = 0; i < run->steps; i++) rows += run->step[i].telemetry != NULL;
     double *x = calloc((size_t)rows * ((size_t)run->towers + 1) + 1, sizeof *x), *value = x + rows;
     if (!x) return;
     rows = 0;
     for (int64_t i = 0; i < run->steps; i++)
-        if (run->step[i].vitals) x[rows++] = f->x[i];
+        if (run->step[i].telemetry) x[rows++] = f->x[i];
     for (int t = 0; t < run->towers; t++) {
         double *at = value + t * rows;
         for (int64_t i = 0; i < run->steps; i++)
-            if (run->step[i].vitals) *at++ = *(const double *)((const char *)&run->step[i].vitals[t] + place) / part;
+            if (run->step[i].telemetry)
+                *at++ = *(const double *)((const char *)&run->step[i].telemetry[t] + place) / part;
     }
     if (rows > 1) towers_figure(f, &frame, title, note, x, value, run->towers, rows, 1.3);
     free(x);
 }
 
 /* A plot for each number that the GPUs have reported. */
-static void figure_vitals(Figures *f)
+static void figure_telemetry(Figures *f)
 {
-#define VITAL_FIGURE(title, note, key, part) vital_figure(f, title, note, offsetof(DeviceVitals, key), part)
-    VITAL_FIGURE("GPU power", "Watts of each tower's GPU, once a second.", gpu_watts, 1);
-    VITAL_FIGURE("GPU temperature", "Degrees Celsius of each tower's GPU.", gpu_celsius, 1);
-    VITAL_FIGURE("GPU clock",
-                 "Megahertz of the multiprocessors: a GPU that is slower than the others makes their towers wait.",
-                 gpu_mhz, 1);
-    VITAL_FIGURE("GPU utilization", "Per cent of the time in which a kernel ran on each tower's GPU.", gpu_busy, 1);
-    VITAL_FIGURE("GPU memory", "GiB in use on each tower's GPU, by all programs.", gpu_memory_bytes, 1 << 30);
+#define TELEMETRY_FIGURE(title, note, key, part) telemetry_figure(f, title, note, offsetof(DeviceTelemetry, key), part)
+    TELEMETRY_FIGURE("GPU power", "Watts of each tower's GPU, once a second.", gpu_watts, 1);
+    TELEMETRY_FIGURE("GPU temperature", "Degrees Celsius of each tower's GPU.", gpu_celsius, 1);
+    TELEMETRY_FIGURE("GPU clock",
+                     "Megahertz of the multiprocessors: a GPU that is slower than the others makes their towers wait.",
+                     gpu_mhz, 1);
+    TELEMETRY_FIGURE("GPU utilization", "Per cent of the time in which a kernel ran on each tower's GPU.", gpu_busy, 1);
+    TELEMETRY_FIGURE("GPU memory", "GiB in use on each tower's GPU, by all programs.", gpu_memory_bytes, 1 << 30);
 }
 
 /* ---- gradients and layers */
@@ -455,5 +456,5 @@ void figures_speed(Figures *f)
 {
     figure_speed(f);
     figure_waiting(f);
-    figure_vitals(f);
+    figure_telemetry(f);
 }

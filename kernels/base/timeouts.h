@@ -23,7 +23,7 @@ enum {
     WAIT_LOOK_MS = 100,      /* of who waits in shared memory for the others of a node */
     CONTROL_LOOK_MS = 100,   /* of who waits for frames of a control plane, and between attempts to connect */
     DEVICE_WAIT_MS = 100,    /* for an event of a device */
-    DEVICE_READ_MS = 1000,   /* between readings of the vitals of devices */
+    DEVICE_READ_MS = 1000,   /* between readings of the telemetry of devices */
     SWEEP_LOOK_MS = 200,     /* of a sweep, at its runs */
     CONTROL_BEAT_MS = 1000,  /* between signs of life of a program */
     HEARTBEAT_SECONDS = 10,  /* between writings of heartbeat.json, whose directory is looked at every second */

@@ -290,7 +290,7 @@ const Backend cuda_backend = {
     .device_list = cuda_device_list,
     .near_cores = cuda_near_cores,
     .links = cuda_links,
-    .vitals = &cuda_vitals,
+    .telemetry = &cuda_telemetry,
     .open = cuda_open,
     .close = cuda_close,
 

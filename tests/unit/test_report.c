@@ -353,7 +353,7 @@ static void rows_add(const int *rows, const char *const *keys, int count)
 }
 
 /* What GPUs reported in three rows: a line for each of those that did, and no plot of what none has reported. */
-TEST_WITH(vitals, scratch_make, scratch_drop)
+TEST_WITH(telemetry, scratch_make, scratch_drop)
 {
     static const int rows[] = {10, 30, 50};
     static const char *const readings[] = {"\"gpu_watts\":[300,null],\"gpu_celsius\":[60,70]",

@@ -30,7 +30,7 @@ struct Metrics {
     Events *events;                 /* owned */
     int event_interval;
     int64_t row_interval;
-    int64_t vitals_ns;            /* of the last row */
+    int64_t telemetry_ns;         /* of the last row */
     int64_t flushed_ms, failures; /* of the current outage */
     int64_t logged;               /* those of an outage whose end has been written to the log, if that succeeds */
     bool warned, away;            /* away: storage does not answer, as has been reported */
@@ -179,9 +179,9 @@ static void put_step(FILE *to, const StepRecord *r)
         before = ',';                                                                                                  \
     }
 #define TOWER_DERIVED(type, key, value, known, read, tag, text) PUT_LIST(type, key, value, (known) ? r->towers : 0)
-#define VITAL(key, tag, text)                                                                                          \
-    if (r->vitals) {                                                                                                   \
-        PUT_LIST(MAYBE, key, r->vitals[t].key, r->towers)                                                              \
+#define TELEMETRY(key, tag, text)                                                                                      \
+    if (r->telemetry) {                                                                                                \
+        PUT_LIST(MAYBE, key, r->telemetry[t].key, r->towers)                                                           \
     }
 #define HEAD_DERIVED(key, value, when, tag, text)                                                                      \
     if (when) {                                                                                                        \
@@ -266,8 +266,8 @@ static Status scalars_add(Metrics *metrics, const StepRecord *r)
     }
 #define HEAD_DERIVED(key, value, when, tag, text)                                                                      \
     for (int t = 0; t < r->heads - 1; t++) TAG_REAL(tag, t, value, when)
-#define VITAL(key, tag, text)                                                                                          \
-    for (int t = 0; r->vitals && t < r->towers; t++) TAG_REAL(tag, t, r->vitals[t].key, true)
+#define TELEMETRY(key, tag, text)                                                                                      \
+    for (int t = 0; r->telemetry && t < r->towers; t++) TAG_REAL(tag, t, r->telemetry[t].key, true)
 #define SCALAR(tag, value, when) TAG_REAL(tag, 0, value, when)
 #include "towers/record/metrics.def"
     return terms_add(metrics, r);
@@ -277,8 +277,8 @@ void metrics_step(Metrics *metrics, const StepRecord *record)
 {
     if (record->step % metrics->row_interval == 0 || record->skipped) {
         StepRecord row = *record;
-        if (row.vitals_ns == metrics->vitals_ns) row.vitals = NULL;
-        metrics->vitals_ns = row.vitals_ns;
+        if (row.telemetry_ns == metrics->telemetry_ns) row.telemetry = NULL;
+        metrics->telemetry_ns = row.telemetry_ns;
         Draft line;
         if (line_begin(metrics, &line, STEPS)) {
             put_step(line.to, &row);

@@ -10,7 +10,7 @@
  * when there are too many of them, training waits. */
 #pragma once
 
-#include "kernels/vitals.h"
+#include "kernels/telemetry.h"
 #include "nccl_sync/mean_loss.h"
 #include "towers/record/epoch.h"
 #include "towers/record/events.h"
@@ -34,10 +34,10 @@ typedef struct TermRecord {
 typedef struct StepRecord {
 #define METRIC(type, key, when, read, tag, text) METRIC_C_##type key;
 #define TOWER_METRIC(type, key, read, tag, text) const METRIC_C_##type *key;
-#define VITAL(key, tag, text)
+#define TELEMETRY(key, tag, text)
 #include "towers/record/metrics.def"
-    const DeviceVitals *vitals; /* [towers]; NULL: no device says anything */
-    int64_t vitals_ns;          /* when they were read: a row has only new ones */
+    const DeviceTelemetry *telemetry; /* [towers]; NULL: no device says anything */
+    int64_t telemetry_ns;          /* when they were read: a row has only new ones */
     const TowerLoss *tower;     /* [towers] */
     int towers;
     const double *head_loss; /* [heads]: of each head, without its weight, the main one first */

@@ -4,7 +4,7 @@
  * Everything but metrics.jsonl may be missing. */
 #pragma once
 
-#include "kernels/vitals.h"
+#include "kernels/telemetry.h"
 #include "towers/record/epoch.h"
 
 #define RUN_C_REAL(key) Number key
@@ -20,9 +20,9 @@
 typedef struct RunStep {
 #define DERIVED(type, key, value, when, read, tag, text) RUN_C_##type(key);
 #define TOWER_DERIVED(type, key, value, known, read, tag, text) const RUN_C_##type(*key);
-#define VITAL(key, tag, text)
+#define TELEMETRY(key, tag, text)
 #include "towers/record/metrics.def"
-    const DeviceVitals *vitals; /* [towers]; NULL: the row has none */
+    const DeviceTelemetry *telemetry; /* [towers]; NULL: the row has none */
 } RunStep;
 
 /* A named term of a step's phase: the mean over all samples, and over those of each tower. */

@@ -57,7 +57,7 @@ static Status array_find(const RunLines *lines, const json_t *object, const char
 enum {
     TOWER_ARRAYS = 0
 #define TOWER_DERIVED(type, key, value, known, read, tag, text) +1
-#define VITAL(key, tag, text)
+#define TELEMETRY(key, tag, text)
 #include "towers/record/metrics.def"
 };
 
@@ -121,7 +121,7 @@ static Status towers_read(const RunLines *lines, const json_t *object, int tower
     s->key = key;                                                                                                      \
     memory += towers;                                                                                                  \
     LIST_##type(key, read)
-#define VITAL(key, tag, text)
+#define TELEMETRY(key, tag, text)
 #include "towers/record/metrics.def"
     return OK;
 }
@@ -147,24 +147,24 @@ static Status block_add(Run *run, size_t count, double **made)
     return OK;
 }
 
-/* The devices' vitals, all of them or none. */
-static Status vitals_read(Run *run, const RunLines *lines, const json_t *object, RunStep *s)
+/* The devices' telemetry, all of them or none. */
+static Status telemetry_read(Run *run, const RunLines *lines, const json_t *object, RunStep *s)
 {
-    enum { VITALS = sizeof(DeviceVitals) / sizeof(double) };
+    enum { NUMBERS = sizeof(DeviceTelemetry) / sizeof(double) };
     double *memory;
     const json_t *array;
     if (!json_object_get(object, "gpu_watts")) return OK;
-    TRY(block_add(run, (size_t)run->towers * VITALS, &memory));
-    DeviceVitals *vitals = (void *)memory;
-    s->vitals = vitals;
-#define VITAL(key, tag, text)                                                                                          \
+    TRY(block_add(run, (size_t)run->towers * NUMBERS, &memory));
+    DeviceTelemetry *telemetry = (void *)memory;
+    s->telemetry = telemetry;
+#define TELEMETRY(key, tag, text)                                                                                      \
     TRY(array_find(lines, object, #key, LATER, true, run->towers, &array));                                            \
     for (int t = 0; t < run->towers; t++) {                                                                            \
         const json_t *element = json_array_get(array, (size_t)t);                                                      \
-        if (!read_maybe(element, &vitals[t].key) && element)                                                           \
+        if (!read_maybe(element, &telemetry[t].key) && element)                                                        \
             return LINE_FAIL(lines, "'%s' [%d] is not " KIND_REAL, #key, t);                                           \
     }
-#include "kernels/vitals.def"
+#include "kernels/telemetry.def"
     return OK;
 }
 
@@ -212,7 +212,7 @@ Status step_add(Run *run, const RunLines *lines, json_t *object)
     memory += run->towers;
     TRY(counts_read(lines, object, run->towers, count));
     TRY(towers_read(lines, object, run->towers, count, memory, &s));
-    TRY(vitals_read(run, lines, object, &s));
+    TRY(telemetry_read(run, lines, object, &s));
     TRY(terms_read(run, lines, object, count, s.step));
     if (s.images == 0) s.mean_loss = s.base_loss = s.total_loss = s.main_loss = s.last_tower_loss = ABSENT;
     return ARRAY_ADD(run->step, run->steps, "the steps of a run", s);

@@ -119,21 +119,21 @@ const char *ledger_noted(const Ledger *ledger, int64_t n)
     return atomic_load(&run->noted[n % LEDGER_NOTES]) == n + 1 ? run->note[n % LEDGER_NOTES] : NULL;
 }
 
-void ledger_vitals_put(Ledger *ledger, int process, const DeviceVitals *vitals)
+void ledger_telemetry_put(Ledger *ledger, int process, const DeviceTelemetry *telemetry)
 {
     LedgerProcess *row = &ledger->process[process];
     int64_t number = atomic_load(&row->readings) + 1;
-    row->vitals[number % 2].value = *vitals;
-    row->vitals[number % 2].at_ns = clock_ns();
+    row->telemetry[number % 2].value = *telemetry;
+    row->telemetry[number % 2].at_ns = clock_ns();
     atomic_store(&row->readings, number);
 }
 
-int64_t ledger_vitals(const Ledger *ledger, int process, DeviceVitals *vitals)
+int64_t ledger_telemetry(const Ledger *ledger, int process, DeviceTelemetry *telemetry)
 {
     const LedgerProcess *row = &ledger->process[process];
     int64_t number = atomic_load(&row->readings);
-    *vitals = number ? row->vitals[number % 2].value : vitals_unknown();
-    return number ? row->vitals[number % 2].at_ns : 0;
+    *telemetry = number ? row->telemetry[number % 2].value : telemetry_unknown();
+    return number ? row->telemetry[number % 2].at_ns : 0;
 }
 
 void ledger_fail(Ledger *ledger, int process, Status status, bool follows)

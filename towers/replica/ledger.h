@@ -7,7 +7,7 @@
 
 #include "kernels/base/clock.h"
 #include "kernels/base/status.h"
-#include "kernels/vitals.h"
+#include "kernels/telemetry.h"
 #include "nccl_sync/mean_loss.h"
 #include "towers/data/loading/loader.h"
 #include "towers/graph/model.h"
@@ -107,11 +107,11 @@ typedef struct LedgerProcess {
     StatusText words;
     _Atomic bool stack_written; /* it has written the calls that it hangs in */
     _Atomic bool explains;      /* it lacks memory, and looks for a batch that fits */
-    _Atomic int64_t readings;   /* of its device so far; number n is in vitals[n % 2] */
+    _Atomic int64_t readings;   /* of its device so far; number n is in telemetry[n % 2] */
     struct {
         int64_t at_ns;
-        DeviceVitals value;
-    } vitals[2];
+        DeviceTelemetry value;
+    } telemetry[2];
 } LedgerProcess;
 
 /* The result of an evaluation for one sample. If samples have any number of classes: label and predicted 0; wrong if the
@@ -178,8 +178,8 @@ void ledger_note(Ledger *ledger, const char *format, ...) __attribute__((format(
 /* A line for what the run does by its settings, which is no warning. */
 void ledger_inform(Ledger *ledger, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A reading of a process's device; the newest, and when it was made: 0 if there is none. */
-void ledger_vitals_put(Ledger *ledger, int process, const DeviceVitals *vitals);
-int64_t ledger_vitals(const Ledger *ledger, int process, DeviceVitals *vitals);
+void ledger_telemetry_put(Ledger *ledger, int process, const DeviceTelemetry *telemetry);
+int64_t ledger_telemetry(const Ledger *ledger, int process, DeviceTelemetry *telemetry);
 /* Warning number n, or NULL while it is being written, or after a later one has replaced it. */
 const char *ledger_noted(const Ledger *ledger, int64_t n);
 /* Copy the thread's error message into the process's row. The first process to do so is the root cause; one that `follows`

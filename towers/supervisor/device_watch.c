@@ -3,14 +3,14 @@
 
 #include "kernels/base/clock.h"
 #include "kernels/base/timeouts.h"
-#include "kernels/vitals.h"
+#include "kernels/telemetry.h"
 
 #include <pthread.h>
 
 enum { NOTE_BYTES = 256 };
 
 struct DeviceWatch {
-    const VitalsOps *ops;
+    const TelemetryOps *ops;
     Ledger *ledger;
     int first, count;
     pthread_t thread;
@@ -29,9 +29,9 @@ static void failure_keep(DeviceWatch *w, int process)
 static Status devices_read(DeviceWatch *w, void *watch)
 {
     for (int r = 0; r < w->count; r++) {
-        DeviceVitals vitals;
-        Status st = w->ops->read(watch, r, &vitals);
-        ledger_vitals_put(w->ledger, w->first + r, &vitals);
+        DeviceTelemetry telemetry;
+        Status st = w->ops->read(watch, r, &telemetry);
+        ledger_telemetry_put(w->ledger, w->first + r, &telemetry);
         if (st == OK) continue;
         failure_keep(w, r);
         return st;
@@ -69,10 +69,10 @@ DeviceWatch *device_watch_start(const TrainJob *job, Ledger *ledger, int first, 
 {
     DeviceId all[BACKEND_DEVICES_MAX];
     int visible;
-    if (!job->backend->vitals || backend_device_list(job->backend, all, &visible) != OK) return NULL;
+    if (!job->backend->telemetry || backend_device_list(job->backend, all, &visible) != OK) return NULL;
     DeviceWatch *w = calloc(1, sizeof *w + (size_t)count * sizeof *w->id);
     if (!w) return NULL;
-    w->ops = job->backend->vitals;
+    w->ops = job->backend->telemetry;
     w->ledger = ledger;
     w->first = first;
     w->count = count;

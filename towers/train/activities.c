@@ -33,13 +33,13 @@ static void tower_text(const TowerProcess *p, int tower, char *text, size_t byte
              control ? control_host(control, job_tower_node(p->job, tower)) : "");
 }
 
-int64_t activities_vitals(const TowerProcess *p, DeviceVitals *vitals)
+int64_t activities_telemetry(const TowerProcess *p, DeviceTelemetry *telemetry)
 {
     int64_t newest = 0;
-    for (int r = 0; p->job->backend->vitals && r < p->job->processes; r++) {
+    for (int r = 0; p->job->backend->telemetry && r < p->job->processes; r++) {
         Placement place = job_placement(p->job, r);
         for (int t = place.first_tower; is_local_tower(&place, t); t++) {
-            int64_t at = ledger_vitals(p->ledger, r, &vitals[t]);
+            int64_t at = ledger_telemetry(p->ledger, r, &telemetry[t]);
             newest = at > newest ? at : newest;
         }
     }
@@ -49,13 +49,13 @@ int64_t activities_vitals(const TowerProcess *p, DeviceVitals *vitals)
 /* "; its GPU runs at 1215 of 1980 MHz, ..."; "" if it is not known, or the loader is slow. */
 static void device_text(const TowerProcess *p, const Straggler *slow, char *text, size_t bytes)
 {
-    DeviceVitals vitals;
+    DeviceTelemetry telemetry;
     *text = 0;
     if (work_activities[slow->activity] == ACTIVITY_DATA ||
-        !ledger_vitals(p->ledger, job_tower_rank(p->job, slow->tower), &vitals))
+        !ledger_telemetry(p->ledger, job_tower_rank(p->job, slow->tower), &telemetry))
         return;
     char state[160] = "";
-    vitals_text(&vitals, state, sizeof state);
+    telemetry_text(&telemetry, state, sizeof state);
     if (*state) snprintf(text, bytes, "; %s", state);
 }
 
@@ -121,9 +121,9 @@ void activities_read(const TowerProcess *p, int64_t step, int64_t started_ns, Ac
 
 /* ---- other programs */
 
-/* A message of one rank: {number, loaded, watched}, the vitals of its device if the backend has any, then in microseconds
+/* A message of one rank: {number, loaded, watched}, the telemetry of its device if the backend has any, then in microseconds
  * {until_sum, data, copy, forward, backward} of each step and tower. */
-enum { TIMES_HEAD = 3, TIMES = 1 + STRAGGLER_ACTIVITIES, VITALS_WORDS = sizeof(DeviceVitals) / sizeof(int32_t) };
+enum { TIMES_HEAD = 3, TIMES = 1 + STRAGGLER_ACTIVITIES, TELEMETRY_WORDS = sizeof(DeviceTelemetry) / sizeof(int32_t) };
 
 static int32_t microseconds(int64_t ns)
 {
@@ -149,16 +149,16 @@ Status activities_gather(TowerProcess *p, int64_t first, int64_t last, int *numb
         size_t towers = (size_t)job_placement(p->job, r).local_towers;
         most = towers > most ? towers : most;
     }
-    size_t vitals_words = p->job->backend->vitals ? VITALS_WORDS : 0;
-    size_t count = TIMES_HEAD + vitals_words + (size_t)(last - first + 1) * most * TIMES;
+    size_t telemetry_words = p->job->backend->telemetry ? TELEMETRY_WORDS : 0;
+    size_t count = TIMES_HEAD + telemetry_words + (size_t)(last - first + 1) * most * TIMES;
     int32_t *mine = calloc(ranks + 1, count * sizeof *mine), *all = mine + count, *at = mine;
     if (!mine) return FAIL(ERR_MEMORY, "no memory for the times of %" PRId64 " steps", last - first + 1);
     *at++ = *number;
     *at++ = machine_loaded();
-    DeviceVitals vitals, before;
-    *at++ = ledger_vitals(p->ledger, p->place.rank, &vitals) > 0;
-    memcpy(at, &vitals, vitals_words * sizeof *at);
-    at += vitals_words;
+    DeviceTelemetry telemetry, before;
+    *at++ = ledger_telemetry(p->ledger, p->place.rank, &telemetry) > 0;
+    memcpy(at, &telemetry, telemetry_words * sizeof *at);
+    at += telemetry_words;
     for (int64_t step = first; step <= last; step++)
         for (int slot = 0; slot < p->place.local_towers; slot++, at += TIMES)
             times_pack(ledger_row(p->ledger, p->place.first_tower + slot, step), at);
@@ -168,10 +168,11 @@ Status activities_gather(TowerProcess *p, int64_t first, int64_t last, int *numb
         Placement place = job_placement(p->job, r);
         if (place.node == p->place.node) continue; /* this ledger has them */
         bool loaded = from[1];
-        memcpy(&vitals, from + TIMES_HEAD, vitals_words * sizeof *from);
-        (void)ledger_vitals(p->ledger, r, &before);
-        if (from[2] && memcmp(&before, &vitals, sizeof vitals) != 0) ledger_vitals_put(p->ledger, r, &vitals);
-        from += TIMES_HEAD + vitals_words;
+        memcpy(&telemetry, from + TIMES_HEAD, telemetry_words * sizeof *from);
+        (void)ledger_telemetry(p->ledger, r, &before);
+        if (from[2] && memcmp(&before, &telemetry, sizeof telemetry) != 0)
+            ledger_telemetry_put(p->ledger, r, &telemetry);
+        from += TIMES_HEAD + telemetry_words;
         for (int t = place.first_tower; is_local_tower(&place, t); t++) p->queue->elsewhere_loaded[t] = loaded;
         for (int64_t step = first; step <= last; step++)
             for (int slot = 0; slot < place.local_towers; slot++, from += TIMES)

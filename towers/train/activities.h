@@ -13,10 +13,9 @@ typedef struct ActivityRecord {
 } ActivityRecord;
 /* started_ns: when tower 0 began the step. */
 void activities_read(const TowerProcess *p, int64_t step, int64_t started_ns, ActivityRecord *record);
-/* vitals[tower]: what each tower's device says. When the newest was read; 0: none says anything. */
-int64_t activities_vitals(const TowerProcess *p, DeviceVitals *vitals);
+/* telemetry[tower]: what each tower's device says. When the newest was read; 0: none says anything. */
+int64_t activities_telemetry(const TowerProcess *p, DeviceTelemetry *telemetry);
 NODISCARD Status activities_watch(TowerProcess *p, int64_t step);
-/* Brings the times of steps first..last, at most LEDGER_STEPS / 2, and the newest vitals of devices, from all programs to
- * rank 0's ledger. Every rank gives
- * a number; *number becomes that of rank 0. Collective. */
+/* Brings the times of steps first..last, at most LEDGER_STEPS / 2, and the newest telemetry of devices, from all programs to
+ * rank 0's ledger. Every rank gives a number; *number becomes that of rank 0. Collective. */
 NODISCARD Status activities_gather(TowerProcess *p, int64_t first, int64_t last, int *number);

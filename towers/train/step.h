@@ -45,7 +45,7 @@ struct StepQueue {
     Step step[STEPS_IN_FLIGHT];
     StepRow *row;         /* owned: rows that rank 0 has not written yet, [STEPS_UNWRITTEN] */
     int64_t *times;       /* owned: [1 + STRAGGLER_ACTIVITIES][towers], of the row that is being written */
-    DeviceVitals *vitals; /* owned: of each tower's device; NULL: the backend has none */
+    DeviceTelemetry *telemetry; /* owned: of each tower's device; NULL: the backend has none */
     int rows;
     int64_t written; /* the last step whose times rank 0 has */
     int write_after; /* steps until it gathers times again */

@@ -122,7 +122,7 @@ void step_rows_free(StepQueue *queue)
     }
     free(queue->row);
     free(queue->times);
-    free(queue->vitals);
+    free(queue->telemetry);
 }
 
 /* The standard deviation of values with this mean and this mean of squares. */
@@ -300,10 +300,10 @@ static Status row_write(TowerProcess *p, StepRow *row, bool timed)
         record->forward_us = times.us[2];
         record->backward_us = times.us[3];
     }
-    if (p->job->backend->vitals && !queue->vitals)
-        queue->vitals = calloc((size_t)p->ledger->towers, sizeof *queue->vitals);
-    record->vitals_ns = queue->vitals ? activities_vitals(p, queue->vitals) : 0;
-    record->vitals = record->vitals_ns ? queue->vitals : NULL;
+    if (p->job->backend->telemetry && !queue->telemetry)
+        queue->telemetry = calloc((size_t)p->ledger->towers, sizeof *queue->telemetry);
+    record->telemetry_ns = queue->telemetry ? activities_telemetry(p, queue->telemetry) : 0;
+    record->telemetry = record->telemetry_ns ? queue->telemetry : NULL;
     metrics_step(p->metrics, record);
     numbers_export(p, record);
     const char *warning = metrics_warning(p->metrics);

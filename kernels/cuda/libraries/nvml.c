@@ -1,4 +1,4 @@
-/* Watching GPUs by NVML (nvml.h): their vitals, errors that end a run, and the driver's messages about them (XIDs).
+/* Watching GPUs by NVML (nvml.h): their telemetry, errors that end a run, and the driver's messages about them (XIDs).
  *
  * A function that a driver lacks, or that a GPU does not support, leaves its number unknown. A GPU that is lost answers every call
  * with NVML_LOST. */
@@ -143,7 +143,7 @@ static bool answered(Gpu *gpu, unsigned code)
 #define ASK(function, ...) ASK_OF(device, function, __VA_ARGS__)
 
 /* Without a counter of energy, that of the power since the last reading. */
-static void energy_read(Watch *w, Gpu *gpu, DeviceVitals *v)
+static void energy_read(Watch *w, Gpu *gpu, DeviceTelemetry *v)
 {
     unsigned number;
     unsigned long long big;
@@ -160,7 +160,7 @@ static void energy_read(Watch *w, Gpu *gpu, DeviceVitals *v)
     if (gpu->energy_begun || !isnan(v->gpu_watts)) v->gpu_joules = gpu->joules;
 }
 
-static void speed_read(Watch *w, Gpu *gpu, DeviceVitals *v)
+static void speed_read(Watch *w, Gpu *gpu, DeviceTelemetry *v)
 {
     unsigned number;
     unsigned long long big;
@@ -173,10 +173,10 @@ static void speed_read(Watch *w, Gpu *gpu, DeviceVitals *v)
     if (ASK(DeviceGetMaxClockInfo, NVML_CLOCK_OF_SM, &number)) v->gpu_mhz_most = number;
     if (ASK(DeviceGetClockInfo, NVML_CLOCK_OF_MEMORY, &number)) v->gpu_memory_mhz = number;
     if (ASK(DeviceGetCurrentClocksEventReasons, &big) || ASK(DeviceGetCurrentClocksThrottleReasons, &big))
-        v->gpu_slowed = (double)(big & VITALS_SLOWED);
+        v->gpu_slowed = (double)(big & TELEMETRY_SLOWED);
 }
 
-static void memory_read(Watch *w, Gpu *gpu, DeviceVitals *v)
+static void memory_read(Watch *w, Gpu *gpu, DeviceTelemetry *v)
 {
     NvmlMemory memory;
     NvmlUtilization rates;
@@ -187,7 +187,7 @@ static void memory_read(Watch *w, Gpu *gpu, DeviceVitals *v)
 }
 
 /* The sum of those counters that the GPU has. */
-static void links_read(Watch *w, Gpu *gpu, DeviceVitals *v)
+static void links_read(Watch *w, Gpu *gpu, DeviceTelemetry *v)
 {
     NvmlField field[] = {{.id = NVML_CRC_FLIT}, {.id = NVML_CRC_DATA}, {.id = NVML_REPLAY}, {.id = NVML_RECOVERY}};
     enum { FIELDS = sizeof field / sizeof *field };
@@ -202,7 +202,7 @@ static void links_read(Watch *w, Gpu *gpu, DeviceVitals *v)
 }
 
 /* ECC errors of other slices are none of this run's; those of its own slice are reported by an XID, too. */
-static void errors_read(Watch *w, Gpu *gpu, DeviceVitals *v)
+static void errors_read(Watch *w, Gpu *gpu, DeviceTelemetry *v)
 {
     unsigned number;
     unsigned long long big;
@@ -217,16 +217,16 @@ static void errors_read(Watch *w, Gpu *gpu, DeviceVitals *v)
     links_read(w, gpu, v);
 }
 
-static Status nvml_read(void *watch, int device, DeviceVitals *vitals)
+static Status nvml_read(void *watch, int device, DeviceTelemetry *telemetry)
 {
     Watch *w = watch;
     Gpu *gpu = &w->gpu[device];
-    DeviceVitals v = vitals_unknown();
+    DeviceTelemetry v = telemetry_unknown();
     energy_read(w, gpu, &v);
     speed_read(w, gpu, &v);
     memory_read(w, gpu, &v);
     errors_read(w, gpu, &v);
-    *vitals = v;
+    *telemetry = v;
     if (gpu->broken)
         return FAIL(ERR_DEVICE, "%s: %s (NVML %u); dmesg has the cause", gpu->name, w->ErrorString(gpu->broken),
                     gpu->broken);
@@ -303,4 +303,4 @@ static Status nvml_wait(void *watch, int ms, int *device, char *note, size_t byt
     return OK;
 }
 
-const VitalsOps cuda_vitals = {.open = nvml_open, .wait = nvml_wait, .read = nvml_read, .close = nvml_close};
+const TelemetryOps cuda_telemetry = {.open = nvml_open, .wait = nvml_wait, .read = nvml_read, .close = nvml_close};

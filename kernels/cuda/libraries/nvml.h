@@ -3,7 +3,7 @@
  * 13.4.92; those of CUDA 11.8 are the same); where a compiler finds that header, tests/gpu/fake_nvml compares. */
 #pragma once
 
-#include "kernels/vitals.h"
+#include "kernels/telemetry.h"
 
 typedef struct nvmlDevice_st *NvmlDevice;
 typedef struct nvmlEventSet_st *NvmlEvents;
@@ -50,4 +50,4 @@ typedef struct NvmlEvent { /* nvmlEventData_t */
     unsigned gpu_instance, compute_instance; /* of MIG; NVML_NO_INSTANCE: it concerns the whole GPU */
 } NvmlEvent;
 
-extern const VitalsOps cuda_vitals;
+extern const TelemetryOps cuda_telemetry;

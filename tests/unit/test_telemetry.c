@@ -1,22 +1,22 @@
 /* The words for a device's state, and its numbers in metrics.jsonl. */
 #include <glob.h>
 
-#include "kernels/vitals.h"
+#include "kernels/telemetry.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 #include "towers/files/files.h"
 #include "towers/record/metrics.h"
 
-static void says(DeviceVitals vitals, const char *wanted)
+static void says(DeviceTelemetry telemetry, const char *wanted)
 {
     char text[160] = "";
-    vitals_text(&vitals, text, sizeof text);
+    telemetry_text(&telemetry, text, sizeof text);
     assert_string_equal(text, wanted);
 }
 
 TEST(a_state_in_words)
 {
-    DeviceVitals v = vitals_unknown();
+    DeviceTelemetry v = telemetry_unknown();
     v.gpu_celsius = 88;
     says(v, "");
     v.gpu_mhz = 1215;
@@ -37,15 +37,15 @@ TEST(a_state_in_words)
 TEST_WITH(a_row_has_them, scratch_make, scratch_drop)
 {
     static const TowerLoss towers[2] = {{1, 1, true}, {1, 1, true}};
-    DeviceVitals vitals[2] = {vitals_unknown(), vitals_unknown()};
+    DeviceTelemetry telemetry[2] = {telemetry_unknown(), telemetry_unknown()};
     StepRecord record = {.step = 1, .tower = towers, .towers = 2};
     Metrics *metrics;
-    vitals[0].gpu_watts = 250.5;
+    telemetry[0].gpu_watts = 250.5;
     assert_int_equal(metrics_open(scratch, -1, 1, 1, false, &metrics), OK);
     metrics_step(metrics, &record);
     record.step = 2;
-    record.vitals = vitals;
-    record.vitals_ns = 1;
+    record.telemetry = telemetry;
+    record.telemetry_ns = 1;
     metrics_step(metrics, &record);
     record.step = 3;
     metrics_step(metrics, &record);

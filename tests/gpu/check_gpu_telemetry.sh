@@ -68,7 +68,7 @@ begun_in=$(grep -v later "$work/nvml.log" | sort -u | wc -l)
 unwatched() { # NAME TEXT
     run "$1" 0 "${short[@]}"
     says "$1" "GPUs are not watched: $2"
-    ! grep -q gpu_ "$work/$1/metrics.jsonl" || complain "$1: vitals that nobody knows"
+    ! grep -q gpu_ "$work/$1/metrics.jsonl" || complain "$1: telemetry that nobody knows"
     cmp "$work/watched/last.safetensors" "$work/$1/last.safetensors" || complain "$1: other weights"
 }
 LD_LIBRARY_PATH='' unwatched missing 'libnvidia-ml\.so\.1|NVML.s search'
@@ -155,4 +155,4 @@ if ! TOWERS_FAULT=none: "$gpu_towers" "${training[@]}" --dry-run >/dev/null 2>&1
 else
     left_out "why a tower is slow: this binary has no fault points"
 fi
-check_end "GPUs' vitals in the records, named errors, images per joule; a driver that says nothing changes nothing"
+check_end "GPUs' telemetry in the records, named errors, images per joule; a driver that says nothing changes nothing"
