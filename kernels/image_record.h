@@ -1,5 +1,5 @@
 /* What the words of an image's record say (IMAGE_RECORD, op.h): where its crop begins, which pixels are erased or another
- * picture's, and how much of that is mixed in. Also compiled as CUDA device code. `record` NULL: the crop of the center. */
+ * image's, and how much of that is mixed in. Also compiled as CUDA device code. `record` NULL: the crop of the center. */
 #pragma once
 
 #include "kernels/op.h"

@@ -28,7 +28,7 @@ typedef struct Window {
     int32_t dilate_h, dilate_w; /* convolutions: pixels between two taps (oneDNN's count; PyTorch's dilation - 1) */
 } Window;
 
-/* The record of OP_IMAGE for each picture, as int32 words; words without a name are 0. */
+/* The record of OP_IMAGE for each image, as int32 words; words without a name are 0. */
 enum {
     IMAGE_OY = 0, /* corner of the crop */
     IMAGE_OX,
@@ -37,7 +37,7 @@ enum {
     IMAGE_ERASE_X,
     IMAGE_ERASE_H,
     IMAGE_ERASE_W,
-    IMAGE_PARTNER, /* 1 + the number of the picture that is mixed in; 0: none */
+    IMAGE_PARTNER, /* 1 + the number of the image that is mixed in; 0: none */
     IMAGE_SHARE,   /* of the partner outside of the cut, in units of 1 / IMAGE_SHARE_ONE */
     IMAGE_CUT_Y,   /* rectangle of y that is the partner alone; none if IMAGE_CUT_H is 0 */
     IMAGE_CUT_X,

@@ -1,7 +1,7 @@
 /* Drawing class activation maps; see class_maps.h. */
 #include "inception/commands/class_maps.h"
 
-#include "towers/data/loading/picture.h"
+#include "towers/data/loading/batch_image.h"
 #include "towers/record/png.h"
 
 enum { RGB = 3, NAME_BYTES_MAX = 100 };
@@ -57,7 +57,7 @@ static void pixel_draw(float heat, const uint8_t *image, int32_t channels, uint8
     }
 }
 
-/* `to` is the upper left corner, in a picture of `row` bytes a row. */
+/* `to` is the upper left corner, in an image of `row` bytes a row. */
 static void map_draw(const Map *map, const uint8_t *image, int32_t channels, int32_t side, uint8_t *to, size_t row)
 {
     for (int32_t y = 0; y < side; y++)
@@ -90,8 +90,8 @@ Status class_maps_write(const ClassMaps *maps, const char *folder, const char *w
     size_t side = (size_t)options->side, row = side * (size_t)maps->count * RGB;
     uint8_t *image = malloc(side * side * (size_t)batch->c), *pixels = malloc(side * row);
     Status st = OK;
-    if (!image || !pixels) TRY_OUT(FAIL(ERR_MEMORY, "no memory for a picture of %d maps", maps->count));
-    batch_picture(batch, maps->image, options->side, model_mean(maps->program->model, options), image);
+    if (!image || !pixels) TRY_OUT(FAIL(ERR_MEMORY, "no memory for an image of %d maps", maps->count));
+    batch_image(batch, maps->image, options->side, model_mean(maps->program->model, options), image);
     for (int k = 0; k < maps->count; k++) {
         Map map = map_of(&maps->found->maps, maps->image, maps->classes[k]);
         map_draw(&map, image, batch->c, options->side, pixels + (size_t)k * side * RGB, row);

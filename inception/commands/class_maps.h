@@ -1,9 +1,9 @@
-/* Pictures of class activation maps: where in an image a network saw a class (ProgramConfig.maps).
+/* Class activation maps as images: where in an image a network saw a class (ProgramConfig.maps).
  *
- * The map of each class is laid over the image as the network saw it, one picture beside the other. A map is enlarged
+ * The map of each class is laid over the image as the network saw it, one image beside the other. A map is enlarged
  * bilinearly between the centers of its places (PyTorch's interpolate without align_corners), scaled so that its smallest
  * value is 0 and its largest 1, colored from blue over cyan, yellow and red (MATLAB's jet), and averaged with the image:
- * each channel is (image + color) / 2. Colors show where, not how much: two pictures have scales of their own. */
+ * each channel is (image + color) / 2. Colors show where, not how much: two images have scales of their own. */
 #pragma once
 
 #include "towers/files/files.h"

@@ -29,9 +29,9 @@ Status convert_encode(Convert *c, TransformWorker *t, const Bytes *from, const I
     }
     if (info->orientation != 1) atomic_fetch_add(&c->rotated, 1);
     Resize r = convert_size(c, upright->h, upright->w);
-    TRY(pixels_shape(&t->picture, r.out_h, r.out_w, upright->c));
-    TRY(resizer_run(t->resizer, &r, upright, t->picture.at, t->picture.pitch));
-    return jpeg_encode(&t->picture, c->quality, bytes, count);
+    TRY(pixels_shape(&t->resized, r.out_h, r.out_w, upright->c));
+    TRY(resizer_run(t->resizer, &r, upright, t->resized.at, t->resized.pitch));
+    return jpeg_encode(&t->resized, c->quality, bytes, count);
 }
 
 void convert_skip(Convert *c, int64_t id)

@@ -108,7 +108,7 @@ static Status data_bench(const Options *o, FILE *to)
 
 /* ---- show */
 
-/* Every picture at its full size. */
+/* Every image at its full size. */
 static Status sheet_make(const Options *o, const Source *source, const Batch *batch, int32_t side, FILE *to)
 {
     static const float mean[3] = {0.5f, 0.5f, 0.5f};

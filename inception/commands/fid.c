@@ -41,7 +41,7 @@ typedef struct Comparison {
     int32_t side;        /* of the images */
     int64_t count, searched;
     int queries; /* images of each set whose nearest training images are searched */
-    Pictures query[SET_COUNT];
+    Images query[SET_COUNT];
     ImageSet set[SET_COUNT];
 } Comparison;
 
@@ -62,34 +62,34 @@ out:
     return st;
 }
 
-static Status source_pictures(const Comparison *c, const Source *source, int64_t count, Pictures *pictures)
+static Status source_images(const Comparison *c, const Source *source, int64_t count, Images *images)
 {
     bool own = source == c->folder;
-    PicturesConfig config = {.source = source,
-                             .transform = job_transform(&c->files->job, false),
-                             .seed = (uint64_t)c->options->seed,
-                             .count = count,
-                             .workers = cores_allowed()};
+    ImagesConfig config = {.source = source,
+                           .transform = job_transform(&c->files->job, false),
+                           .seed = (uint64_t)c->options->seed,
+                           .count = count,
+                           .workers = cores_allowed()};
     if (own) config.transform = (Transform){.side = c->side, .crop = CROP_CENTER, .resize = c->side};
-    TRY(pictures_read(&config, pictures));
-    return pictures_to_channels(pictures, source_info(c->files->train)->c);
+    TRY(images_read(&config, images));
+    return images_to_channels(images, source_info(c->files->train)->c);
 }
 
-static Status set_pictures(Comparison *c, SetKind kind, Pictures *pictures)
+static Status set_images(Comparison *c, SetKind kind, Images *images)
 {
     uint64_t seed = (uint64_t)c->options->seed;
     switch (kind) {
-    case SET_TRAIN: return source_pictures(c, c->files->train, c->count, pictures);
-    case SET_TEST: return source_pictures(c, c->files->test, c->count, pictures);
+    case SET_TRAIN: return source_images(c, c->files->train, c->count, images);
+    case SET_TEST: return source_images(c, c->files->test, c->count, images);
     case SET_NOISE:
-        TRY(pictures_create(c->count, c->side, source_info(c->files->train)->c, pictures));
-        pictures_noise(seed, pictures);
+        TRY(images_create(c->count, c->side, source_info(c->files->train)->c, images));
+        images_noise(seed, images);
         return OK;
     default: break;
     }
-    if (c->folder) return source_pictures(c, c->folder, c->count, pictures);
-    TRY(generator_pictures(&c->generator, seed, 0, c->count, pictures));
-    return pictures_to_channels(pictures, source_info(c->files->train)->c);
+    if (c->folder) return source_images(c, c->folder, c->count, images);
+    TRY(generator_images(&c->generator, seed, 0, c->count, images));
+    return images_to_channels(images, source_info(c->files->train)->c);
 }
 
 /* ---- the measures */
@@ -98,19 +98,19 @@ static Status set_measure(Comparison *c, SetKind kind)
 {
     Status st = OK;
     ImageSet *set = &c->set[kind];
-    Pictures all = {0};
+    Images all = {0};
     set->features = malloc((size_t)c->count * (size_t)c->net.d * sizeof(float));
     set->histogram = calloc((size_t)c->net.config.options.classes, sizeof(int64_t));
     if (!set->features || !set->histogram)
         return FAIL(ERR_MEMORY, "no memory for the features of %" PRId64 " images", c->count);
-    TRY(set_pictures(c, kind, &all));
+    TRY(set_images(c, kind, &all));
     TRY_OUT(features_compute(&c->net, &all, set->features, set->histogram));
     if (kind != SET_TRAIN && c->queries) {
-        TRY_OUT(pictures_create(c->queries, all.side, all.c, &c->query[kind]));
-        memcpy(c->query[kind].at, all.at, (size_t)c->queries * picture_bytes(&all));
+        TRY_OUT(images_create(c->queries, all.side, all.c, &c->query[kind]));
+        memcpy(c->query[kind].at, all.at, (size_t)c->queries * image_bytes(&all));
     }
 out:
-    pictures_free(&all);
+    images_free(&all);
     return st;
 }
 
@@ -142,19 +142,19 @@ out:
 static Status neighbors_search(Comparison *c)
 {
     Status st = OK;
-    Pictures train = {0};
+    Images train = {0};
     Neighbour *nearest = calloc((size_t)c->queries + 1, sizeof *nearest);
-    size_t bytes = picture_bytes(&c->query[SET_TEST]);
+    size_t bytes = image_bytes(&c->query[SET_TEST]);
     int64_t count = source_info(c->files->train)->count, room = (int64_t)(search_limit / bytes);
     if (!nearest) return FAIL(ERR_MEMORY, "no memory for %d nearest images", c->queries);
     c->searched = count < room ? count : room;
-    TRY_OUT(source_pictures(c, c->files->train, c->searched, &train));
+    TRY_OUT(source_images(c, c->files->train, c->searched, &train));
     for (SetKind kind = SET_GENERATED; kind < SET_COUNT; kind++) {
         neighbors_find(&c->query[kind], &train, nearest);
         for (int i = 0; i < c->queries; i++) c->set[kind].nearest += nearest[i].distance / c->queries;
     }
 out:
-    pictures_free(&train);
+    images_free(&train);
     free(nearest);
     return st;
 }
@@ -273,7 +273,7 @@ static void comparison_close(Comparison *c)
     for (SetKind kind = 0; kind < SET_COUNT; kind++) {
         free(c->set[kind].features);
         free(c->set[kind].histogram);
-        pictures_free(&c->query[kind]);
+        images_free(&c->query[kind]);
     }
     features_close(&c->net);
     generator_close(&c->generator);

@@ -67,31 +67,31 @@ static Status noise_make(const Options *o, const Grid *grid, int32_t latent, flo
 }
 
 /* Real images of the training data in the left half, the generated ones in the right half. */
-static Status beside_real(const Options *o, const JobFiles *files, Grid *grid, Pictures *made)
+static Status beside_real(const Options *o, const JobFiles *files, Grid *grid, Images *made)
 {
     Status st = OK;
-    Pictures real = {0}, both = {0};
-    PicturesConfig config = {.source = files->train,
-                             .transform = job_transform(&files->job, false),
-                             .seed = (uint64_t)o->seed,
-                             .count = grid->count,
-                             .workers = cores_allowed()};
-    TRY_OUT(pictures_read(&config, &real));
-    TRY_OUT(pictures_to_channels(&real, made->c));
-    TRY_OUT(pictures_create(2 * grid->columns * grid->rows, made->side, made->c, &both));
+    Images real = {0}, both = {0};
+    ImagesConfig config = {.source = files->train,
+                           .transform = job_transform(&files->job, false),
+                           .seed = (uint64_t)o->seed,
+                           .count = grid->count,
+                           .workers = cores_allowed()};
+    TRY_OUT(images_read(&config, &real));
+    TRY_OUT(images_to_channels(&real, made->c));
+    TRY_OUT(images_create(2 * grid->columns * grid->rows, made->side, made->c, &both));
     for (int64_t i = 0; i < grid->count; i++) {
         int64_t place = i / grid->columns * 2 * grid->columns + i % grid->columns;
-        size_t bytes = picture_bytes(made);
+        size_t bytes = image_bytes(made);
         if (i < real.count) memcpy(both.at + (size_t)place * bytes, real.at + (size_t)i * bytes, bytes);
         memcpy(both.at + (size_t)(place + grid->columns) * bytes, made->at + (size_t)i * bytes, bytes);
     }
-    pictures_free(made);
+    images_free(made);
     *made = both;
-    both = (Pictures){0};
+    both = (Images){0};
     grid->columns *= 2;
 out:
-    pictures_free(&real);
-    pictures_free(&both);
+    images_free(&real);
+    images_free(&both);
     return st;
 }
 
@@ -114,7 +114,7 @@ static Status images_make(const Options *o, Grid *grid, const char *weights, Job
     Status st = OK;
     Device device = {0};
     Generator generator = {0};
-    Pictures pictures = {0};
+    Images images = {0};
     float *z = NULL;
     uint8_t *pixels = NULL;
     const Model *model = files->job.program.model;
@@ -123,16 +123,16 @@ static Status images_make(const Options *o, Grid *grid, const char *weights, Job
     TRY_OUT(networks_device(&files->job, &device));
     TRY_OUT(generator_load(&files->job, weights, &device, (int32_t)(count < BATCH ? count : BATCH), &generator));
     TRY_OUT(noise_make(o, grid, model->latent, &z));
-    TRY_OUT(pictures_create(count, generator.options.side, generator.options.channels, &pictures));
-    TRY_OUT(generator_run(&generator, z, &pictures));
-    if (o->beside_real) TRY_OUT(beside_real(o, files, grid, &pictures));
+    TRY_OUT(images_create(count, generator.options.side, generator.options.channels, &images));
+    TRY_OUT(generator_run(&generator, z, &images));
+    if (o->beside_real) TRY_OUT(beside_real(o, files, grid, &images));
     int32_t columns = (int32_t)grid->columns, rows = (int32_t)grid->rows;
-    TRY_OUT(pictures_grid(&pictures, 0, columns, rows, &pixels));
-    TRY_OUT(png_replace(o->sheet, pixels, columns * pictures.side, rows * pictures.side, pictures.c));
+    TRY_OUT(images_grid(&images, 0, columns, rows, &pixels));
+    TRY_OUT(png_replace(o->sheet, pixels, columns * images.side, rows * images.side, images.c));
     st = result_print(o, model, weights, grid, count, to);
 out:
     free(pixels);
-    pictures_free(&pictures);
+    images_free(&images);
     free(z);
     generator_close(&generator);
     if (device.backend) device.backend->close(&device);

@@ -47,7 +47,7 @@ static int by_probability(const void *a, const void *b)
     return x->class < y->class ? -1 : 1;
 }
 
-static Status json_print(const Prediction *p, const char *where, const char *picture, const RankedClass *rank, int top)
+static Status json_print(const Prediction *p, const char *where, const char *cam, const RankedClass *rank, int top)
 {
     char number[32];
     json_t *all = json_array();
@@ -56,7 +56,7 @@ static Status json_print(const Prediction *p, const char *where, const char *pic
                                              json_text(class_name(p, rank[k].class, number)), "probability",
                                              json_finite((double)rank[k].probability)));
     json_t *root = json_pack("{s:o, s:o}", "file", json_text(where), "predictions", all);
-    if (*picture) json_object_set_new(root, "cam", json_text(picture));
+    if (*cam) json_object_set_new(root, "cam", json_text(cam));
     return json_emit(root, JSON_COMPACT | JSON_REAL_PRECISION(9), p->to);
 }
 
@@ -78,11 +78,10 @@ static Status damaged_print(const Prediction *p, int64_t id, const char *why)
     return json_emit(root, JSON_COMPACT, p->to);
 }
 
-static Status result_print(const Prediction *p, const char *where, const char *picture, const RankedClass *rank,
-                           int top)
+static Status result_print(const Prediction *p, const char *where, const char *cam, const RankedClass *rank, int top)
 {
     char number[32];
-    if (p->options->json) return json_print(p, where, picture, rank, top);
+    if (p->options->json) return json_print(p, where, cam, rank, top);
     if (!p->options->csv) text_printf(p->to, "%s%s\n", where, top ? "" : "  (no class)");
     if (p->options->csv && !top) empty_row(p, where);
     for (int k = 0; k < top; k++) {
@@ -122,15 +121,15 @@ static int maps_count(const Prediction *p)
 
 static Status image_take(const Prediction *p, const Inferred *found, int32_t i, const RankedClass *rank, int top)
 {
-    char where[PATH_BYTES], picture[PATH_BYTES] = "";
+    char where[PATH_BYTES], cam[PATH_BYTES] = "";
     source_where(p->source, found->batch.ids[i], where, sizeof where);
     if (p->options->cam) {
         const ProgramConfig *program = &p->classifier.files->job.program;
         ClassMaps maps = {.program = program, .found = found, .image = i, .count = maps_count(p)};
         for (int k = 0; k < maps.count; k++) maps.classes[k] = rank[k].class;
-        TRY(class_maps_write(&maps, p->options->cam, where, picture));
+        TRY(class_maps_write(&maps, p->options->cam, where, cam));
     }
-    return result_print(p, where, picture, rank, top);
+    return result_print(p, where, cam, rank, top);
 }
 
 static Status batch_print(void *context, const Inferred *found)

@@ -18,7 +18,7 @@ struct Watch {
     bool open;
     Generator generator;
     FeatureNet net;
-    Pictures real;
+    Images real;
     float *real_features, *made_features; /* owned: [count][d] */
     int64_t count;                        /* images of each set */
 };
@@ -28,21 +28,21 @@ struct Watch {
 static Status features_prepare(Watch *w, Device *device)
 {
     const TrainJob *job = &w->files->job;
-    PicturesConfig config = {.source = job->train,
-                             .transform = job_transform(job, false),
-                             .seed = job->seed,
-                             .count = MEASURED,
-                             .workers = job->data.workers};
+    ImagesConfig config = {.source = job->train,
+                           .transform = job_transform(job, false),
+                           .seed = job->seed,
+                           .count = MEASURED,
+                           .workers = job->data.workers};
     w->features.device = device;
     TRY(features_open(&w->features, &w->net));
-    TRY(pictures_read(&config, &w->real));
+    TRY(images_read(&config, &w->real));
     w->count = w->real.count;
     w->real_features = calloc((size_t)w->count * (size_t)w->net.d, sizeof(float));
     w->made_features = calloc((size_t)w->count * (size_t)w->net.d, sizeof(float));
     if (!w->real_features || !w->made_features)
         return FAIL(ERR_MEMORY, "no memory for the features of %" PRId64 " images", w->count);
     TRY(features_compute(&w->net, &w->real, w->real_features, NULL));
-    pictures_free(&w->real);
+    images_free(&w->real);
     snprintf(w->name, sizeof w->name, "%.40s %.16s", w->features.model->name, w->net.digest);
     return OK;
 }
@@ -51,7 +51,7 @@ static void networks_close(Watch *w)
 {
     generator_close(&w->generator);
     features_close(&w->net);
-    pictures_free(&w->real);
+    images_free(&w->real);
     free(w->real_features);
     free(w->made_features);
     w->real_features = w->made_features = NULL;
@@ -71,7 +71,7 @@ static Status networks_open(Watch *w, const Observation *seen)
 
 /* ---- an observation */
 
-static Status grid_write(const Observation *seen, const Pictures *made, const char *file)
+static Status grid_write(const Observation *seen, const Images *made, const char *file)
 {
     Status st = OK;
     char path[PATH_BYTES], folder[PATH_BYTES];
@@ -80,7 +80,7 @@ static Status grid_write(const Observation *seen, const Pictures *made, const ch
     TRY_OUT(path_join(folder, seen->run_dir, "generated"));
     TRY_OUT(path_join(path, seen->run_dir, file));
     TRY_OUT(directory_create(folder));
-    TRY_OUT(pictures_grid(made, 0, COLUMNS, ROWS, &pixels));
+    TRY_OUT(images_grid(made, 0, COLUMNS, ROWS, &pixels));
     TRY_OUT(png_replace(path, pixels, width, height, made->c));
     TRY_OUT(events_image(metrics_events(seen->metrics), seen->step, "generated", pixels, width, height, made->c));
 out:
@@ -88,12 +88,12 @@ out:
     return st;
 }
 
-static Status images_measure(Watch *w, Pictures *made, GeneratedRecord *record)
+static Status images_measure(Watch *w, Images *made, GeneratedRecord *record)
 {
     FeatureSet real = {w->real_features, w->count, w->net.d}, found = {w->made_features, w->count, w->net.d};
     KidConfig config = {.subsets = SUBSETS, .size = w->count / 2, .seed = w->files->job.seed};
     Kid kid;
-    TRY(pictures_to_channels(made, source_info(w->files->job.train)->c));
+    TRY(images_to_channels(made, source_info(w->files->job.train)->c));
     TRY(features_compute(&w->net, made, w->made_features, NULL));
     TRY(kid_compute(&found, &real, &config, &kid));
     record->measured = true;
@@ -107,13 +107,13 @@ static Status images_measure(Watch *w, Pictures *made, GeneratedRecord *record)
 static Status images_look(Watch *w, Observation *seen)
 {
     Status st = OK;
-    Pictures made = {0};
+    Images made = {0};
     char file[NAME];
     GeneratedRecord record = {.step = seen->step, .epoch = seen->epoch, .file = file};
     int64_t grid = COLUMNS * ROWS;
     snprintf(file, sizeof file, "generated/step-%010" PRId64 ".png", seen->step);
     TRY(networks_open(w, seen));
-    TRY(generator_pictures(&w->generator, w->files->job.seed, 0, w->count > grid ? w->count : grid, &made));
+    TRY(generator_images(&w->generator, w->files->job.seed, 0, w->count > grid ? w->count : grid, &made));
     TRY_OUT(grid_write(seen, &made, file));
     made.count = w->count;
     if (w->measures) TRY_OUT(images_measure(w, &made, &record));
@@ -123,7 +123,7 @@ static Status images_look(Watch *w, Observation *seen)
         metrics_log(seen->metrics, "step %" PRId64 ": KID %.5f (deviation %.5f), %" PRId64 " images, features of %s",
                     seen->step, record.kid, record.kid_deviation, record.images, record.features);
 out:
-    pictures_free(&made);
+    images_free(&made);
     return st;
 }
 

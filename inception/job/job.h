@@ -77,7 +77,7 @@ NODISCARD Status job_order_check(const Options *options, const SourceInfo *info)
 NODISCARD Status job_part(const Options *options, const char *path, Split *part);
 /* Where packages put Fashion-MNIST, which is used where no data are given; NULL: there is none. */
 const char *job_usual_data(void);
-/* Whether these are pictures of any size, and so few that a default recipe is for them. */
+/* Whether these are photos of any size, and so few that a default recipe is for them. */
 bool job_set_is_small(const SourceInfo *info);
 /* The record of `towers data convert` in the folder that it has written. */
 #define CONVERSION_FILE "towers-convert.json"

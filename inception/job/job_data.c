@@ -14,7 +14,7 @@
 /* Networks of this input size and above are for photographs: Fashion-MNIST is no default for them. */
 enum { PHOTO_SIDE = 75 };
 
-/* Up to this number of training images, sets of pictures get a recipe by default: above, an epoch has many steps. */
+/* Up to this number of training images, sets of photos get a recipe by default: above, an epoch has many steps. */
 enum { SMALL_SET = 50000 };
 
 /* Probabilities of an evaluation of images with any number of classes: 4 GiB. */

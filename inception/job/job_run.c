@@ -314,7 +314,7 @@ Status job_run_dir(Options *o, JobFiles *files)
 }
 
 /* The grids of a generator's images up to the checkpoint, which has the name of its step as they do. */
-static Status pictures_branch(const JobFiles *files)
+static Status images_branch(const JobFiles *files)
 {
     Status st = OK;
     char folder[PATH_BYTES], own[PATH_BYTES], from[PATH_BYTES], to[PATH_BYTES],
@@ -353,5 +353,5 @@ Status job_branch(const JobFiles *files)
         TRY(path_join(to, files->run_dir, names[i]));
         TRY(run_file_copy(from, to));
     }
-    return files->branch_of[0] ? pictures_branch(files) : OK;
+    return files->branch_of[0] ? images_branch(files) : OK;
 }

@@ -11,41 +11,41 @@
 #include "towers/data/loading/fold.h"
 #include "towers/guard/batch_max.h"
 
-/* ---- the recipe and the orientation of pictures */
+/* ---- the recipe and the orientation of photos */
 
-/* The training pictures, if they are encoded images of any size: "few" for a default recipe. None, too, of data that
+/* The training photos, if they are encoded images of any size: "few" for a default recipe. None, too, of data that
  * cannot be opened, which job_data_open reports. */
-typedef enum TrainingPictures { PICTURES_NONE, PICTURES_FEW, PICTURES_MANY } TrainingPictures;
+typedef enum TrainingPhotos { PHOTOS_NONE, PHOTOS_FEW, PHOTOS_MANY } TrainingPhotos;
 
-static TrainingPictures training_pictures(const Options *o, const Model *model)
+static TrainingPhotos training_photos(const Options *o, const Model *model)
 {
     Source *train;
     SourceConfig config = job_source(o, o->data_path, model);
     config.whole = o->fold || !model->classes;
     config.group = o->fold_group && !fold_folder(o->fold_group) ? o->fold_group : NULL;
     if (!o->data_path || o->dataset == DATASET_SYNTHETIC || source_open(&config, SPLIT_TRAIN, &train) != OK)
-        return PICTURES_NONE;
+        return PHOTOS_NONE;
     const SourceInfo *info = source_info(train);
-    TrainingPictures found = info->h ? PICTURES_NONE : job_set_is_small(info) ? PICTURES_FEW : PICTURES_MANY;
+    TrainingPhotos found = info->h ? PHOTOS_NONE : job_set_is_small(info) ? PHOTOS_FEW : PHOTOS_MANY;
     source_close(train);
     return found;
 }
 
-/* Whoever names a recipe asks for what it reproduces; without one, pictures are turned upright, as the default recipes do. */
+/* Whoever names a recipe asks for what it reproduces; without one, photos are turned upright, as the default recipes do. */
 static Status upright_choose(Options *o)
 {
     return options_apply_yaml(o, "exif: true\n", ORIGIN_DEFAULT_RECIPE, "pictures without a recipe");
 }
 
-/* A resumed run has the settings that it began with, and who chooses the optimizer chooses the rest, too; but all pictures are turned
+/* A resumed run has the settings that it began with, and who chooses the optimizer chooses the rest, too; but all photos are turned
  * upright (--exif) if no recipe is named. */
 static Status default_recipe_choose(Options *o, const Model *model, JobFiles *files)
 {
     const char *name = o->pretrained ? "finetune" : "photos";
     if (options_use(o) != USE_LEARN || o->recipe || job_resumes(files)) return OK;
-    TrainingPictures pictures = training_pictures(o, model);
-    if (pictures == PICTURES_NONE) return OK;
-    if (pictures == PICTURES_MANY || model->classes == 0) return upright_choose(o);
+    TrainingPhotos photos = training_photos(o, model);
+    if (photos == PHOTOS_NONE) return OK;
+    if (photos == PHOTOS_MANY || model->classes == 0) return upright_choose(o);
     if (option_origin(o, "opt") < ORIGIN_RUN) {
         settled_note(files, "recipe %s, the default for a small set of pictures; without: --recipe none", name);
         return recipe_choose(o, name);
@@ -54,7 +54,7 @@ static Status default_recipe_choose(Options *o, const Model *model, JobFiles *fi
     return upright_choose(o);
 }
 
-/* "exif" of the record that a conversion has left in its folder: its files have no orientation any more, so that later pictures must be
+/* "exif" of the record that a conversion has left in its folder: its files have no orientation any more, so that later photos must be
  * turned as these were, unless --exif is given. */
 static Status converted_follow(Options *o, JobFiles *files)
 {

@@ -55,7 +55,7 @@ typedef enum OptionId { /* OPTION_ID_lr, in the order of the table */
 typedef enum OptionOrigin {
     ORIGIN_DEFAULT = 0,
     ORIGIN_MODEL,          /* the model's own defaults */
-    ORIGIN_DEFAULT_RECIPE, /* of a small set of pictures, without --recipe */
+    ORIGIN_DEFAULT_RECIPE, /* of a small set of photos, without --recipe */
     ORIGIN_RECIPE,
     ORIGIN_RUN, /* given by the user to the run that is resumed */
     ORIGIN_CONFIG,

@@ -31,9 +31,9 @@ static int64_t square_distance(const uint8_t *a, const uint8_t *b, size_t bytes)
     return sum;
 }
 
-void neighbors_find(const Pictures *queries, const Pictures *candidates, Neighbour *nearest)
+void neighbors_find(const Images *queries, const Images *candidates, Neighbour *nearest)
 {
-    size_t bytes = picture_bytes(queries);
+    size_t bytes = image_bytes(queries);
     for (int64_t i = 0; i < queries->count; i++) {
         int64_t least = INT64_MAX;
         nearest[i] = (Neighbour){-1, INFINITY};

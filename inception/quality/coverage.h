@@ -2,7 +2,7 @@
  * images, and the distance in pixels from each to the nearest image of the training set. */
 #pragma once
 
-#include "inception/quality/pictures.h"
+#include "inception/quality/images.h"
 
 /* Pearson's chi-squared statistic that two histograms come from one distribution:
  *   sum over classes of (sqrt(B / A) a - sqrt(A / B) b)^2 / (a + b),  A and B their totals.
@@ -15,4 +15,4 @@ typedef struct Neighbour {
     double distance; /* root of the mean squared difference of all pixels, on the scale 0 to 255 */
 } Neighbour;
 /* nearest[i] for every query: the nearest of the candidates, in pixels. The sets have images of one size. */
-void neighbors_find(const Pictures *queries, const Pictures *candidates, Neighbour *nearest);
+void neighbors_find(const Images *queries, const Images *candidates, Neighbour *nearest);

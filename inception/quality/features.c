@@ -126,25 +126,25 @@ static Tap tap_of(int32_t out, int32_t from, int32_t to)
     return (Tap){first, first + 1 < from ? first + 1 : first, at - (float)first};
 }
 
-static float pixel_at(const Pictures *p, const uint8_t *picture, int32_t y, int32_t x, int32_t c)
+static float pixel_at(const Images *p, const uint8_t *image, int32_t y, int32_t x, int32_t c)
 {
-    return (float)picture[((size_t)y * (size_t)p->side + (size_t)x) * (size_t)p->c + (size_t)(c < p->c ? c : 0)];
+    return (float)image[((size_t)y * (size_t)p->side + (size_t)x) * (size_t)p->c + (size_t)(c < p->c ? c : 0)];
 }
 
-static void picture_put(const FeatureNet *net, const Pictures *p, int64_t i, float *to)
+static void image_put(const FeatureNet *net, const Images *p, int64_t i, float *to)
 {
     const Model *model = net->config.model;
-    const uint8_t *picture = p->at + (size_t)i * picture_bytes(p);
+    const uint8_t *image = p->at + (size_t)i * image_bytes(p);
     int32_t side = net->config.options.side, channels = net->config.options.channels;
     for (int32_t y = 0; y < side; y++) {
         Tap v = tap_of(y, p->side, side);
         for (int32_t x = 0; x < side; x++) {
             Tap h = tap_of(x, p->side, side);
             for (int32_t c = 0; c < channels; c++) {
-                float above = (1 - h.weight) * pixel_at(p, picture, v.first, h.first, c) +
-                              h.weight * pixel_at(p, picture, v.first, h.second, c),
-                      below = (1 - h.weight) * pixel_at(p, picture, v.second, h.first, c) +
-                              h.weight * pixel_at(p, picture, v.second, h.second, c);
+                float above = (1 - h.weight) * pixel_at(p, image, v.first, h.first, c) +
+                              h.weight * pixel_at(p, image, v.first, h.second, c),
+                      below = (1 - h.weight) * pixel_at(p, image, v.second, h.first, c) +
+                              h.weight * pixel_at(p, image, v.second, h.second, c);
                 float value = (1 - v.weight) * above + v.weight * below;
                 *to++ = (value / 255 - model_mean(model, &net->config.options)[c]) /
                         model_std(model, &net->config.options)[c];
@@ -165,17 +165,17 @@ static void predictions_count(const FeatureNet *net, int32_t n, int64_t *histogr
     }
 }
 
-Status features_compute(FeatureNet *net, const Pictures *pictures, float *features, int64_t *histogram)
+Status features_compute(FeatureNet *net, const Images *images, float *features, int64_t *histogram)
 {
     size_t d = (size_t)net->d;
     size_t image =
         (size_t)net->config.options.side * (size_t)net->config.options.side * (size_t)net->config.options.channels;
-    if (pictures->c > net->config.options.channels)
+    if (images->c > net->config.options.channels)
         return FAIL(ERR_ARG, "%s reads images with %d channel, but these have %d", net->config.model->name,
-                    net->config.options.channels, pictures->c);
-    for (int64_t first = 0; first < pictures->count; first += net->n) {
-        int32_t n = (int32_t)(pictures->count - first < net->n ? pictures->count - first : net->n);
-        for (int32_t i = 0; i < n; i++) picture_put(net, pictures, first + i, net->input + (size_t)i * image);
+                    net->config.options.channels, images->c);
+    for (int64_t first = 0; first < images->count; first += net->n) {
+        int32_t n = (int32_t)(images->count - first < net->n ? images->count - first : net->n);
+        for (int32_t i = 0; i < n; i++) image_put(net, images, first + i, net->input + (size_t)i * image);
         TRY(network_run(&net->network, net->image, net->input));
         TRY(network_get(&net->network, net->features, net->output));
         memcpy(features + (size_t)first * d, net->output, (size_t)n * d * sizeof(float));

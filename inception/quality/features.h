@@ -3,8 +3,8 @@
  * only comparable with equal weights. */
 #pragma once
 
+#include "inception/quality/images.h"
 #include "inception/quality/network.h"
-#include "inception/quality/pictures.h"
 #include "towers/graph/model.h"
 
 typedef struct FeatureConfig {
@@ -27,8 +27,8 @@ typedef struct FeatureNet {
 NODISCARD Status features_open(const FeatureConfig *config, FeatureNet *net);
 void features_close(FeatureNet *net); /* a zeroed one is fine */
 
-/* features[count][d] of all pictures, and with `histogram` (may be NULL) the predictions of each class are added to it.
- * Pictures of another size are resized bilinearly between pixel centers, without antialiasing (as pytorch-fid does); gray
- * ones are repeated for a classifier of color images. Errors: ERR_ARG for color pictures and a classifier of gray ones,
+/* features[count][d] of all images, and with `histogram` (may be NULL) the predictions of each class are added to it.
+ * Images of another size are resized bilinearly between pixel centers, without antialiasing (as pytorch-fid does); gray
+ * ones are repeated for a classifier of color images. Errors: ERR_ARG for color images and a classifier of gray ones,
  * ERR_NUMERIC. */
-NODISCARD Status features_compute(FeatureNet *net, const Pictures *pictures, float *features, int64_t *histogram);
+NODISCARD Status features_compute(FeatureNet *net, const Images *images, float *features, int64_t *histogram);

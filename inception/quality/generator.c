@@ -87,37 +87,37 @@ void noise_walk(const float *a, const float *b, int32_t latent, int32_t count, f
     }
 }
 
-Status generator_run(Generator *generator, const float *z, Pictures *pictures)
+Status generator_run(Generator *generator, const float *z, Images *images)
 {
     const Model *model = generator->model;
-    size_t latent = (size_t)model->latent, image = picture_bytes(pictures);
-    for (int64_t first = 0; first < pictures->count; first += generator->n) {
-        int64_t n = pictures->count - first < generator->n ? pictures->count - first : generator->n;
+    size_t latent = (size_t)model->latent, image = image_bytes(images);
+    for (int64_t first = 0; first < images->count; first += generator->n) {
+        int64_t n = images->count - first < generator->n ? images->count - first : generator->n;
         memcpy(generator->input, z + (size_t)first * latent, (size_t)n * latent * sizeof(float));
         TRY(network_run(&generator->network, generator->z, generator->input));
         TRY(network_get(&generator->network, generator->images, generator->output));
         for (size_t i = 0; i < (size_t)n * image; i++) {
-            size_t c = i % (size_t)pictures->c;
+            size_t c = i % (size_t)images->c;
             if (!isfinite(generator->output[i]))
                 return FAIL(ERR_NUMERIC, "the generator of %s makes values that are not finite", model->name);
             float level = 255 * (generator->output[i] * model->std[c] + model->mean[c]); /* the inverse of OP_IMAGE */
-            pictures->at[(size_t)first * image + i] = (uint8_t)lrintf(level < 0 ? 0 : level > 255 ? 255 : level);
+            images->at[(size_t)first * image + i] = (uint8_t)lrintf(level < 0 ? 0 : level > 255 ? 255 : level);
         }
     }
     return OK;
 }
 
-Status generator_pictures(Generator *generator, uint64_t seed, int64_t first, int64_t count, Pictures *pictures)
+Status generator_images(Generator *generator, uint64_t seed, int64_t first, int64_t count, Images *images)
 {
     Status st = OK;
     int32_t latent = generator->model->latent;
     float *z = malloc((size_t)count * (size_t)latent * sizeof *z);
-    TRY_OUT(pictures_create(count, generator->options.side, generator->options.channels, pictures));
+    TRY_OUT(images_create(count, generator->options.side, generator->options.channels, images));
     if (!z) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the noise of %" PRId64 " images", count));
     noise_fill(seed, first, count, latent, z);
-    TRY_OUT(generator_run(generator, z, pictures));
+    TRY_OUT(generator_run(generator, z, images));
 out:
     free(z);
-    if (st != OK) pictures_free(pictures);
+    if (st != OK) images_free(images);
     return st;
 }

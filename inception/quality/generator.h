@@ -2,8 +2,8 @@
  * a grid shows the same points of the latent space at every stage of a run, with any number of towers. */
 #pragma once
 
+#include "inception/quality/images.h"
 #include "inception/quality/network.h"
-#include "inception/quality/pictures.h"
 #include "towers/graph/model.h"
 
 typedef struct Generator {
@@ -32,9 +32,8 @@ void noise_fill(uint64_t seed, int64_t first, int64_t count, int32_t latent, flo
  * vector of normal numbers. */
 void noise_walk(const float *a, const float *b, int32_t latent, int32_t count, float *z);
 
-/* Pictures of z[pictures->count][latent]: normalization is undone, values beyond black and white are clipped, and the
- * rest is rounded to 8 bits. `pictures` has the generator's side and channels. */
-NODISCARD Status generator_run(Generator *generator, const float *z, Pictures *pictures);
-/* Pictures number first, first + 1, ... of a seed; `pictures` is created. */
-NODISCARD Status generator_pictures(Generator *generator, uint64_t seed, int64_t first, int64_t count,
-                                    Pictures *pictures);
+/* Images of z[images->count][latent]: normalization is undone, values beyond black and white are clipped, and the
+ * rest is rounded to 8 bits. `images` has the generator's side and channels. */
+NODISCARD Status generator_run(Generator *generator, const float *z, Images *images);
+/* Images number first, first + 1, ... of a seed; `images` is created. */
+NODISCARD Status generator_images(Generator *generator, uint64_t seed, int64_t first, int64_t count, Images *images);

@@ -482,7 +482,7 @@ Status report_write(const char *run_dir)
 Status report_run(const char *run_dir, bool png, bool json, bool quiet, FILE *to)
 {
     TRY(report_write(run_dir));
-    if (png) TRY(report_picture(run_dir));
+    if (png) TRY(report_png(run_dir));
     if (json) {
         char path[PATH_BYTES];
         TRY(path_join(path, run_dir, "report.html"));

@@ -14,11 +14,11 @@ NODISCARD Status report_write(const char *run_dir);
 typedef Status PageContent(const void *context, FILE *to);
 NODISCARD Status page_frame(FILE *to, const char *title, const char *origin, PageContent *content, const void *context);
 
-/* The report command: report_write, and with `png` report_picture. */
+/* The report command: report_write, and with `png` report_png. */
 NODISCARD Status report_run(const char *run_dir, bool png, bool json, bool quiet, FILE *to);
-/* A picture of the top of RUN/report.html, RUN/report.png, taken by Chromium. ERR_UNSUPPORTED if there is none, or it
+/* A screenshot of the top of RUN/report.html, RUN/report.png, taken by Chromium. ERR_UNSUPPORTED if there is none, or it
  * fails. */
-NODISCARD Status report_picture(const char *run_dir);
+NODISCARD Status report_png(const char *run_dir);
 
 /* card.c: a model card in Markdown (Mitchell et al., "Model Cards for Model Reporting", 2019): what a run was trained on and
  * with which settings, how well it does on each class, what it was not tested on, and how to make it again. Made from

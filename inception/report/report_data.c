@@ -1,4 +1,4 @@
-/* Sections of data, damaged samples, restarts, pictures and generated images. */
+/* Sections of data, damaged samples, restarts, sheets of images, and generated images. */
 #include "inception/report/report_data.h"
 
 #include "inception/report/page/svg.h"
@@ -240,7 +240,7 @@ void restarts_html(const Run *run, FILE *to)
     free(text);
 }
 
-/* ---- pictures */
+/* ---- sheets of images */
 
 static void base64_write(const char *bytes, size_t count, FILE *to)
 {
@@ -252,11 +252,11 @@ static void base64_write(const char *bytes, size_t count, FILE *to)
     }
 }
 
-static int rows_read(char *text, char *rows[SHEET_PICTURES])
+static int rows_read(char *text, char *rows[SHEET_IMAGES])
 {
     int count = 0;
     if (!line_take(&text)) return 0; /* the header */
-    while (count < SHEET_PICTURES && (rows[count] = line_take(&text))) count++;
+    while (count < SHEET_IMAGES && (rows[count] = line_take(&text))) count++;
     return count;
 }
 
@@ -280,7 +280,7 @@ static void classes_write(char **row, bool mistakes, FILE *to)
     caption_write(label, to);
 }
 
-static void picture_write(char *row, int place, int rows, bool mistakes, FILE *to)
+static void sample_write(char *row, int place, int rows, bool mistakes, FILE *to)
 {
     double x = 100.0 * (place % SHEET_COLUMNS) / (SHEET_COLUMNS - 1);
     double y = rows > 1 ? 100.0 * (place / SHEET_COLUMNS) / (rows - 1) : 0;
@@ -295,46 +295,46 @@ static void picture_write(char *row, int place, int rows, bool mistakes, FILE *t
     fputs("</small></div>", to);
 }
 
-/* One picture holds all cells; a cell shows its part of it. */
+/* One image holds all cells; a cell shows its part of it. */
 static void sheet_html(const Run *run, const char *csv, const char *jpeg, bool mistakes, const char *title,
                        const char *note, FILE *to)
 {
-    char *row[SHEET_PICTURES];
+    char *row[SHEET_IMAGES];
     size_t text_bytes, bytes;
-    char *text = file_start(run, csv, LIST_BYTES, &text_bytes), *picture = file_start(run, jpeg, SHEET_BYTES, &bytes);
+    char *text = file_start(run, csv, LIST_BYTES, &text_bytes), *image = file_start(run, jpeg, SHEET_BYTES, &bytes);
     int count = text ? rows_read(text, row) : 0, rows = (count + SHEET_COLUMNS - 1) / SHEET_COLUMNS;
-    if (count && picture && bytes > 3 && bytes < SHEET_BYTES && !memcmp(picture, "\xff\xd8\xff", 3)) {
+    if (count && image && bytes > 3 && bytes < SHEET_BYTES && !memcmp(image, "\xff\xd8\xff", 3)) {
         section_open(to, title);
         fprintf(to, "<p>%s</p><div class=\"sheet\" style=\"--size:%d%% %d%%;--sheet:url(data:image/jpeg;base64,", note,
                 100 * SHEET_COLUMNS, 100 * rows);
-        base64_write(picture, bytes, to);
+        base64_write(image, bytes, to);
         fputs(")\">", to);
-        for (int i = 0; i < count; i++) picture_write(row[i], i, rows, mistakes, to);
+        for (int i = 0; i < count; i++) sample_write(row[i], i, rows, mistakes, to);
         fputs("</div></section>\n", to);
     }
     free(text);
-    free(picture);
+    free(image);
 }
 
-/* Begins a cell with a picture, if the file is a PNG of the run. */
+/* Begins a cell with an image, if the file is a PNG of the run. */
 static bool png_write(const Run *run, const char *name, const char *alt, FILE *to)
 {
     size_t bytes;
-    char *picture = file_start(run, name, SHEET_BYTES, &bytes);
-    bool good = picture && bytes > 8 && bytes < SHEET_BYTES && !memcmp(picture, "\x89PNG\r\n\x1a\n", 8);
+    char *image = file_start(run, name, SHEET_BYTES, &bytes);
+    bool good = image && bytes > 8 && bytes < SHEET_BYTES && !memcmp(image, "\x89PNG\r\n\x1a\n", 8);
     if (good) {
         fprintf(to, "<div><img alt=\"%s\" src=\"data:image/png;base64,", alt);
-        base64_write(picture, bytes, to);
+        base64_write(image, bytes, to);
         fputs("\">", to);
     }
-    free(picture);
+    free(image);
     return good;
 }
 
 /* What towers eval --cam RUN/cam has written (inception/commands/commands.h). */
 static void maps_html(const Run *run, FILE *to)
 {
-    char *row[SHEET_PICTURES], name[64];
+    char *row[SHEET_IMAGES], name[64];
     size_t bytes;
     char *text = file_start(run, "cam/" MISTAKE_MAPS_CSV, LIST_BYTES, &bytes);
     int count = text ? rows_read(text, row) : 0;

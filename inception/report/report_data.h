@@ -1,6 +1,6 @@
 /* The parts of a report about towers that wait and batch norm, which a comparison has, too, and about data: how long the run waited for data and why, which images could not be decoded, the
  * first batch as the network saw it, and the most confident mistakes; and about restarts. There is no section
- * for what the run has no file of. Every list and picture is bounded, whatever the files contain. */
+ * for what the run has no file of. Every list and image is bounded, whatever the files contain. */
 #pragma once
 
 #include <jansson.h>

@@ -15,7 +15,7 @@ void outlet_open(OutletStream stream);
 /* End the threads before a fork, but for one that waits for a reader, and start them after it. */
 void outlets_pause(void);
 void outlets_resume(void);
-/* Whether something waits to be read, so that a picture that will be drawn anew can be left out. */
+/* Whether something waits to be read, so that a frame that will be drawn anew can be left out. */
 bool outlet_waits(OutletStream stream);
 /* Let what is queued leave; done by itself at exit. */
 void outlets_finish(void);

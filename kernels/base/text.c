@@ -90,7 +90,7 @@ static void line_put(FILE *to, const char *text)
 }
 
 /* How many columns of a terminal the character that begins at `at` takes, in UTF-8: none if the byte continues a
- * character or combines with the one before it, two for characters of East Asia and pictures. */
+ * character or combines with the one before it, two for characters of East Asia and emoji. */
 static int byte_columns(const unsigned char *at)
 {
     if ((*at & 0xc0) == 0x80 || *at == 0xcc || (*at == 0xcd && at[1] < 0xb0)) return 0;

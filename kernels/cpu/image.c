@@ -2,7 +2,7 @@
  *
  * A byte has 256 values, so (v / 255 - mean) / std is a table per channel, made once by prepare. Crop and mirror come
  * per image from in[1], IMAGE_RECORD words each; without it the crop is the center. Offsets are clipped to the canvas. A
- * rectangle to erase becomes 0 after normalizing. Another picture, with its own record, may be mixed in after that. */
+ * rectangle to erase becomes 0 after normalizing. Another image, with its own record, may be mixed in after that. */
 #include "kernels/cpu/vector.h"
 #include "kernels/image_record.h"
 
@@ -40,7 +40,7 @@ static int64_t clipped(int64_t at, int64_t room)
     return at < 0 ? 0 : smaller(at, room);
 }
 
-/* A row of one picture after crop and mirroring. `step`: from one pixel to the next, negative when mirrored. Columns
+/* A row of one image after crop and mirroring. `step`: from one pixel to the next, negative when mirrored. Columns
  * [erased, erased_end) are 0 after normalizing. */
 typedef struct ImageRow {
     const uint8_t *pixel;

@@ -1,7 +1,7 @@
 /* Pixels to activations: crop, mirror, normalize, mix, and zeros up to the width that a convolution needs.
  *
  * Reads each byte of the crop once and writes y once. A thread computes one pixel; y = byte * scale[c] + shift[c], with
- * scale = 1 / (255 std) and shift = -mean / std. A gray image is repeated over the channels of y. Another picture, with
+ * scale = 1 / (255 std) and shift = -mean / std. A gray image is repeated over the channels of y. Another image, with
  * its own record, may be mixed in after that. */
 #include "kernels/cuda/map.cuh"
 #include "kernels/image_record.h"
@@ -15,7 +15,7 @@ struct ImageOperands {
     int64_t pitch; /* of the pixels */
     Divider width, height;
     uint32_t count;         /* pixels of y */
-    int32_t pictures;       /* of the pixels: those of y, or one more */
+    int32_t images;         /* of the pixels: those of y, or one more */
     int32_t in_h, in_w;     /* canvas */
     int32_t room_h, room_w; /* by which the canvas is larger */
     int32_t step;           /* from one channel of a pixel to the next; 0 for gray */
@@ -36,7 +36,7 @@ DEVICE const uint8_t *image_pixel(const ImageOperands &o, uint32_t n, uint32_t i
     return o.pixels + (((int64_t)n * o.in_h + crop.y + i) * o.in_w + crop.x + column) * o.pitch;
 }
 
-/* The channels of pixel (i, j) of picture n alone. */
+/* The channels of pixel (i, j) of image n alone. */
 DEVICE void image_values(const ImageOperands &o, uint32_t n, uint32_t i, uint32_t j, float *value)
 {
     const uint8_t *pixel = image_pixel(o, n, i, j);
@@ -47,11 +47,11 @@ DEVICE void image_values(const ImageOperands &o, uint32_t n, uint32_t i, uint32_
         if (c < o.channels) value[c] = erased ? 0 : __fmaf_rn((float)pixel[c * o.step], o.scale[c], o.shift[c]);
 }
 
-/* Mix the partner of picture n into the values of its pixel (i, j). */
+/* Mix the partner of image n into the values of its pixel (i, j). */
 DEVICE void image_mix(const ImageOperands &o, uint32_t n, uint32_t i, uint32_t j, float *value)
 {
     const int32_t *record = image_record(o, n);
-    int32_t partner = image_partner(record, o.pictures);
+    int32_t partner = image_partner(record, o.images);
     if (partner < 0) return;
     ImageRectangle cut = image_cut(record);
     float share = rectangle_has(&cut, (int32_t)i, (int32_t)j) ? 1.0f : image_share(record), other[IMAGE_CHANNELS];
@@ -103,7 +103,7 @@ cudaError_t kernel_image(const OpCall *call, cudaStream_t stream)
     o.width = divider(y.shape.w);
     o.height = divider(y.shape.h);
     o.count = (uint32_t)pixels_of(y);
-    o.pictures = x.shape.n;
+    o.images = x.shape.n;
     o.in_h = x.shape.h, o.in_w = x.shape.w;
     o.room_h = x.shape.h - y.shape.h, o.room_w = x.shape.w - y.shape.w;
     o.step = x.shape.c == 1 ? 0 : 1;

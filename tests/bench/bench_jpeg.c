@@ -1,8 +1,8 @@
 /* The speed of our JPEG decoder, compared with libjpeg-turbo's own: bench_jpeg SECONDS FILE...
  *
  * Three methods take turns over all files, which are in memory: a bare loop over the library's scan lines; image_probe
- * and image_decode of the whole picture; the same of the random part that RandomResizedCrop would take. The result is
- * the least processor time of all rounds of one thread, in microseconds per picture, as a line of JSON. */
+ * and image_decode of the whole image; the same of the random part that RandomResizedCrop would take. The result is
+ * the least processor time of all rounds of one thread, in microseconds per image, as a line of JSON. */
 #include <time.h>
 
 #include "towers/data/images/transform.h"

@@ -209,7 +209,7 @@ TEST_WITH(test_results, setup, teardown)
         {"dw of 3x3, padded, as Inception's third", OP_CONV_DW, {2, 32, 9, 35}, 32, 64, {3, 3, 1, 1, 1, 1, false}},
         {"dw of 3x3 / 2, padded, even sides, 64 out", OP_CONV_DW, {2, 4, 14, 68}, 8, 64, {3, 3, 2, 2, 1, 1, false}},
         {"dw of 3x3 / 2, a column that nothing sees", OP_CONV_DW, {1, 3, 9, 20}, 8, 16, {3, 3, 2, 2, 0, 0, false}},
-        {"dw of 3x3, eight in, 40 out, many pictures", OP_CONV_DW, {37, 8, 3, 5}, 8, 40, {3, 3, 1, 1, 1, 1, false}},
+        {"dw of 3x3, eight in, 40 out, many images", OP_CONV_DW, {37, 8, 3, 5}, 8, 40, {3, 3, 1, 1, 1, 1, false}},
         {"dw of 3x3, 16 in, 24 out, wide padding", OP_CONV_DW, {1, 16, 5, 40}, 16, 24, {3, 3, 1, 1, 2, 2, false}},
         {"dw of 3x3, 24 in, 56 out", OP_CONV_DW, {5, 24, 6, 33}, 24, 56, {3, 3, 1, 1, 0, 1, false}},
         {"dw of 3x3, smaller than the window", OP_CONV_DW, {2, 8, 1, 2}, 8, 8, {3, 3, 1, 1, 1, 1, false}},

@@ -60,7 +60,7 @@ static void ref_start(RefTensor *t, const RefTensor *acc)
 
 /* ---- input */
 
-/* The value of one picture alone at a place; p.n is the picture. */
+/* The value of one image alone at a place; p.n is the image. */
 static double image_value(const OpAttr *attr, const RefTensor *in, Shape s, Place p)
 {
     Shape from = in[0].shape;

@@ -94,9 +94,9 @@ static void classifier_write(const Model *model, const ModelOptions *options, co
     graph_destroy(g);
 }
 
-static void pictures_fill(Pictures *p)
+static void images_fill(Images *p)
 {
-    for (size_t i = 0; i < (size_t)p->count * picture_bytes(p); i++)
+    for (size_t i = 0; i < (size_t)p->count * image_bytes(p); i++)
         p->at[i] = (uint8_t)((i * 73 + i * i * 5 + i / 7) % 256);
 }
 
@@ -106,7 +106,7 @@ TEST_WITH(as_pytorch, scratch_make, scratch_drop)
 {
     needs_device();
     char path[PATH_BYTES];
-    Pictures pictures;
+    Images images;
     FeatureNet net;
     float found[2048], worst = 0;
     FeatureConfig config = {.model = &model_inception_v3,
@@ -118,14 +118,14 @@ TEST_WITH(as_pytorch, scratch_make, scratch_drop)
     classifier_write(config.model, &config.options, path);
     assert_int_equal(features_open(&config, &net), OK);
     assert_int_equal(net.d, 2048);
-    assert_int_equal(pictures_create(1, GOLDEN_SIDE, 3, &pictures), OK);
-    pictures_fill(&pictures);
-    if (features_compute(&net, &pictures, found, NULL) != OK) fail_msg("%s", status_message());
+    assert_int_equal(images_create(1, GOLDEN_SIDE, 3, &images), OK);
+    images_fill(&images);
+    if (features_compute(&net, &images, found, NULL) != OK) fail_msg("%s", status_message());
     for (int i = 0; i < GOLDEN_SHOWN; i++)
         worst = fmaxf(worst, fabsf(found[i * (2048 / GOLDEN_SHOWN)] - golden_fid2015[i]));
     print_message("  largest difference from PyTorch: %.1e\n", (double)worst);
     assert_true(worst < 1e-4f);
-    pictures_free(&pictures);
+    images_free(&images);
     features_close(&net);
 }
 
@@ -134,7 +134,7 @@ TEST_WITH(of_a_classifier, scratch_make, scratch_drop)
 {
     needs_device();
     char path[PATH_BYTES];
-    Pictures gray, color, small;
+    Images gray, color, small;
     FeatureNet net, whole;
     float ten[10 * 64], seven[10 * 64];
     int64_t histogram[10] = {0}, all = 0;
@@ -150,25 +150,25 @@ TEST_WITH(of_a_classifier, scratch_make, scratch_drop)
     assert_int_equal(features_open(&config, &whole), OK);
     assert_string_equal(net.digest, whole.digest);
     assert_int_equal(net.d, 64);
-    assert_int_equal(pictures_create(10, 28, 1, &gray), OK);
-    pictures_fill(&gray);
+    assert_int_equal(images_create(10, 28, 1, &gray), OK);
+    images_fill(&gray);
     assert_int_equal(features_compute(&net, &gray, ten, histogram), OK);
     assert_int_equal(features_compute(&whole, &gray, seven, NULL), OK);
     for (int i = 0; i < 10 * 64; i++) assert_true(fabsf(ten[i] - seven[i]) <= 1e-5f * (1 + fabsf(ten[i])));
     for (int c = 0; c < 10; c++) all += histogram[c];
     assert_int_equal(all, 10);
-    assert_int_equal(pictures_create(1, 14, 1, &small), OK);
+    assert_int_equal(images_create(1, 14, 1, &small), OK);
     memset(small.at, 200, 14 * 14); /* a plain image stays one whatever its size */
     memset(gray.at, 200, 28 * 28);
     assert_int_equal(features_compute(&net, &small, ten, NULL), OK);
     gray.count = 1;
     assert_int_equal(features_compute(&net, &gray, seven, NULL), OK);
     for (int i = 0; i < 64; i++) assert_true(fabsf(ten[i] - seven[i]) <= 1e-5f * (1 + fabsf(ten[i])));
-    assert_int_equal(pictures_create(1, 28, 3, &color), OK);
+    assert_int_equal(images_create(1, 28, 3, &color), OK);
     assert_fails(features_compute(&net, &color, ten, NULL), ERR_ARG, "1 channel, but these have 3");
-    pictures_free(&gray);
-    pictures_free(&color);
-    pictures_free(&small);
+    images_free(&gray);
+    images_free(&color);
+    images_free(&small);
     features_close(&net);
     features_close(&whole);
     config.options.classes = 7;
@@ -194,7 +194,7 @@ TEST_WITH(of_a_generator, scratch_make, scratch_drop)
     ModelOptions options = {.side = 2, .channels = 1};
     SafeTensors *file;
     Generator generator;
-    Pictures made, later;
+    Images made, later;
     Value images;
     float z[7 * LATENT];
     int clipped = 0;
@@ -206,8 +206,8 @@ TEST_WITH(of_a_generator, scratch_make, scratch_drop)
     assert_int_equal(safetensors_open(path, &file), OK);
     NetworkWeights weights = {.file = file, .path = path};
     assert_int_equal(generator_open(&tiny, &options, &weights, &device, 3, &generator), OK);
-    assert_int_equal(generator_pictures(&generator, 11, 0, 7, &made), OK);
-    assert_int_equal(generator_pictures(&generator, 11, 4, 3, &later), OK);
+    assert_int_equal(generator_images(&generator, 11, 0, 7, &made), OK);
+    assert_int_equal(generator_images(&generator, 11, 4, 3, &later), OK);
     assert_memory_equal(made.at + 4 * 4, later.at, 3 * 4);
     noise_fill(11, 0, 7, LATENT, z);
     const float *w = safetensors_find(file, "generator.fc.weight")->data,
@@ -221,8 +221,8 @@ TEST_WITH(of_a_generator, scratch_make, scratch_drop)
         if (fabsf(level - made.at[i]) > 0.51f) fail_msg("pixel %d is %d, not %g", i, made.at[i], (double)level);
     }
     assert_true(clipped > 0 && clipped < 28);
-    pictures_free(&made);
-    pictures_free(&later);
+    images_free(&made);
+    images_free(&later);
     generator_close(&generator);
     assert_fails(generator_open(&model_fashion_cnn, &options, &weights, &device, 3, &generator), ERR_ARG,
                  "fashion_cnn is a classifier and generates no images");

@@ -1,7 +1,7 @@
-/* Decoders on damaged bytes: every picture of the fuzzers' corpus, cut at every byte and with every byte changed in
+/* Decoders on damaged bytes: every image of the fuzzers' corpus, cut at every byte and with every byte changed in
  * several ways. What is rejected is reported as damaged, what is accepted has the size of its header, nothing is read
- * behind the last byte (the sanitizer checks this), and an intact picture is decoded as before afterwards. And crops of
- * intact pictures, which must equal the same pixels of the whole. */
+ * behind the last byte (the sanitizer checks this), and an intact image is decoded as before afterwards. And crops of
+ * intact images, which must equal the same pixels of the whole. */
 #include "tests/support/unit.h"
 #include "towers/data/images/image.h"
 
@@ -23,7 +23,7 @@
 static const struct {
     const char *name;
     ImageFormat format;
-} pictures[] = {
+} images[] = {
     {"baseline.jpg", IMAGE_JPEG},  {"progressive.jpg", IMAGE_JPEG}, {"cmyk.jpg", IMAGE_JPEG},
     {"exif.jpg", IMAGE_JPEG},      {"rgb.png", IMAGE_PNG},          {"palette.png", IMAGE_PNG},
     {"la.png", IMAGE_PNG},         {"deep.png", IMAGE_PNG},         {"lossy.webp", IMAGE_WEBP},
@@ -33,7 +33,7 @@ static const struct {
     {"lzw.tiff", IMAGE_TIFF},      {"palette.tiff", IMAGE_TIFF},    {"cmyk.tiff", IMAGE_TIFF},
     {"still.heic", IMAGE_HEIF},    {"still.avif", IMAGE_HEIF},
 };
-enum { PICTURES = sizeof pictures / sizeof *pictures, LARGEST = 4096 };
+enum { IMAGES = sizeof images / sizeof *images, LARGEST = 4096 };
 
 typedef struct Fixture {
     uint8_t data[LARGEST];
@@ -42,7 +42,7 @@ typedef struct Fixture {
     Pixels pixels, whole;
 } Fixture;
 
-static void picture_load(const char *name, Fixture *f)
+static void image_load(const char *name, Fixture *f)
 {
     char path[512];
     snprintf(path, sizeof path, TOWERS_SOURCE_DIR "/tests/fuzz/corpus/image/%s", name);
@@ -63,7 +63,7 @@ static Status decode(Fixture *f, size_t size, Pixels *pixels)
     Status st = image_probe(&bytes, &info);
     Rect parts[] = {{0, 0, info.h, info.w}, {0, 0, 1, 1}};
     if (st == OK) parts[1] = (Rect){info.h / 3, info.w / 4, 1 + info.h / 3, 1 + info.w / 5};
-    for (int i = 1; st == OK && i >= 0; i--) { /* the whole picture last, which is what the caller looks at */
+    for (int i = 1; st == OK && i >= 0; i--) { /* the whole image last, which is what the caller looks at */
         st = image_decode(f->decoder, &bytes, &info, parts[i], pixels);
         if (st == OK) assert_true(pixels->h == parts[i].h && pixels->w == parts[i].w && pixels->c == info.c);
     }
@@ -81,15 +81,15 @@ static bool same_pixels(const Pixels *a, const Pixels *b)
     return same;
 }
 
-static void each_picture(void (*test)(Fixture *f, const char *name))
+static void each_image(void (*test)(Fixture *f, const char *name))
 {
     image_pixels_limit(1 << 20);
-    for (int i = 0; i < PICTURES; i++) {
-        const char *name = pictures[i].name;
+    for (int i = 0; i < IMAGES; i++) {
+        const char *name = images[i].name;
         Fixture f = {.size = 0};
-        if (!image_format_read(pictures[i].format)) continue; /* test_formats */
+        if (!image_format_read(images[i].format)) continue; /* test_formats */
         assert_int_equal(image_decoder_create(&f.decoder), OK);
-        picture_load(name, &f);
+        image_load(name, &f);
         Status st = decode(&f, f.size, &f.whole);
         bool plugin = st == OK || !strstr(status_message(), "libheif has no decoder for it here");
         if (st != OK && plugin) fail_msg("%s: %s", name, status_message());
@@ -121,28 +121,28 @@ static void cut_everywhere(Fixture *f, const char *name)
     if (f->size - accepted > 24) fail_msg("%s: still decodes without its last %zu bytes", name, f->size - accepted);
 }
 
-/* Each picture is recognized as what it is; one whose library the build lacks is refused with the library's name, and has no ending
+/* Each image is recognized as what it is; one whose library the build lacks is refused with the library's name, and has no ending
  * among those of images. */
 TEST(test_formats)
 {
-    for (int i = 0; i < PICTURES; i++) {
+    for (int i = 0; i < IMAGES; i++) {
         Fixture f = {.size = 0};
         ImageInfo info;
-        picture_load(pictures[i].name, &f);
+        image_load(images[i].name, &f);
         Bytes bytes = {.data = f.data, .size = f.size, .room = LARGEST};
-        bool read = image_format_read(pictures[i].format);
-        assert_int_equal(ending_is_image(pictures[i].name), read);
+        bool read = image_format_read(images[i].format);
+        assert_int_equal(ending_is_image(images[i].name), read);
         if (!read)
             assert_fails(image_probe(&bytes, &info), ERR_FORMAT, ", which this build does not read: build it with lib");
         if (!read) continue;
-        if (image_probe(&bytes, &info) != OK) fail_msg("%s: %s", pictures[i].name, status_message());
-        assert_int_equal(info.format, pictures[i].format);
+        if (image_probe(&bytes, &info) != OK) fail_msg("%s: %s", images[i].name, status_message());
+        assert_int_equal(info.format, images[i].format);
     }
 }
 
 TEST(test_cut)
 {
-    each_picture(cut_everywhere);
+    each_image(cut_everywhere);
 }
 
 static void changed_everywhere(Fixture *f, const char *name)
@@ -162,15 +162,15 @@ static void changed_everywhere(Fixture *f, const char *name)
 
 TEST(test_changed)
 {
-    each_picture(changed_everywhere);
+    each_image(changed_everywhere);
 }
 
-/* A changed bit in a PNG, wherever it is, is never taken for a picture: each byte counts in a checksum. */
+/* A changed bit in a PNG, wherever it is, is never taken for an image: each byte counts in a checksum. */
 TEST(test_png_bits)
 {
     Fixture f = {.size = 0};
     assert_int_equal(image_decoder_create(&f.decoder), OK);
-    picture_load("palette.png", &f);
+    image_load("palette.png", &f);
     for (size_t at = 0; at < f.size - 12; at++) /* IEND is not looked at */
         for (int bit = 0; bit < 8; bit++) {
             f.data[at] ^= (uint8_t)(1 << bit);
@@ -263,7 +263,7 @@ TEST(test_limits)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         Fixture f = {.size = 0};
         assert_int_equal(image_decoder_create(&f.decoder), OK);
-        picture_load(names[i], &f);
+        image_load(names[i], &f);
         image_pixels_limit(1);
         assert_int_equal(decode(&f, f.size, &f.pixels), ERR_FORMAT);
         image_pixels_limit(0);
@@ -316,7 +316,7 @@ TEST(test_scans)
     } rows[] = {{0, 80, NULL}, {0, 110, "more than 100 scans"}, {221, 20, "more than 10 scans"}};
     Fixture f = {.size = 0};
     assert_int_equal(image_decoder_create(&f.decoder), OK);
-    picture_load("progressive.jpg", &f);
+    image_load("progressive.jpg", &f);
     size_t last = f.size - 2, all;
     while (memcmp(f.data + last, "\xff\xda", 2) != 0) last--;
     size_t scan = f.size - 2 - last;
@@ -422,7 +422,7 @@ static int32_t below(uint32_t word, int32_t bound)
     return (int32_t)((uint64_t)word * (uint64_t)bound >> 32);
 }
 
-/* Random parts of all sizes, and one pixel in each corner, equal the same pixels of the whole picture. */
+/* Random parts of all sizes, and one pixel in each corner, equal the same pixels of the whole image. */
 static void expect_crops(ImageDecoder *decoder, const Bytes *bytes, const char *name)
 {
     enum { CROPS = 60 };
@@ -447,7 +447,7 @@ static void expect_crops(ImageDecoder *decoder, const Bytes *bytes, const char *
     pixels_free(&part);
 }
 
-static void crops_of_picture(Fixture *f, const char *name)
+static void crops_of_image(Fixture *f, const char *name)
 {
     Bytes bytes = {.data = f->data, .size = f->size, .room = sizeof f->data};
     expect_crops(f->decoder, &bytes, name);
@@ -516,7 +516,7 @@ TEST(test_crops)
         {"YCCK 4:2:0", 2, 2, JCS_CMYK, JCS_YCCK, false, 0},
     };
     ImageDecoder *decoder;
-    each_picture(crops_of_picture);
+    each_image(crops_of_image);
     assert_int_equal(image_decoder_create(&decoder), OK);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         Bytes bytes = jpeg_made(&kinds[i]);
@@ -538,7 +538,7 @@ TEST(test_no_memory)
         Fixture f;
         bool reached = true;
         int refused = 0;
-        picture_load(names[k], &f);
+        image_load(names[k], &f);
         for (int n = 1; reached; n++) {
             Bytes bytes = {.data = f.data, .size = f.size, .room = f.size};
             ImageInfo info;
@@ -573,7 +573,7 @@ static void shows_progress(Fixture *f, const char *name)
 
 TEST(test_progress)
 {
-    each_picture(shows_progress);
+    each_image(shows_progress);
 }
 
 /* Any bytes are an orientation of 1 to 8; the last entry may end where the block does. */

@@ -527,7 +527,7 @@ TEST(test_memory)
     size_t bytes;
     c.workers = 2;
     c.depth = 9;
-    c.memory = 4 * 5 * 10 * 10 + 7; /* four batches of five pictures of ten by ten, of three towers */
+    c.memory = 4 * 5 * 10 * 10 + 7; /* four batches of five images of ten by ten, of three towers */
     Loader *l = create(&c);
     assert_true(loader_pixels(l, 3, &memory, &bytes));
     assert_int_equal(bytes, 500);

@@ -1,10 +1,10 @@
 /* Measures of generated images: KID and FID against numpy (golden_quality.h) and against Gaussians whose distance has a
- * closed form, class histograms, nearest neighbors, and sets of pictures. */
+ * closed form, class histograms, nearest neighbors, and sets of images. */
 
 #include "inception/quality/coverage.h"
 #include "inception/quality/frechet.h"
+#include "inception/quality/images.h"
 #include "inception/quality/kid.h"
-#include "inception/quality/pictures.h"
 #include "tests/support/unit.h"
 #include "tests/unit/golden_quality.h"
 
@@ -145,15 +145,15 @@ TEST(histograms)
 
 TEST(neighbors)
 {
-    Pictures real, made;
+    Images real, made;
     Neighbour nearest[2];
-    assert_int_equal(pictures_create(30, 40, 3, &real), OK);
-    assert_int_equal(pictures_create(2, 40, 3, &made), OK);
-    pictures_noise(1, &real);
-    memcpy(made.at, real.at + 17 * picture_bytes(&real), picture_bytes(&real));
-    memcpy(made.at + picture_bytes(&real), real.at + 4 * picture_bytes(&real), picture_bytes(&real));
-    for (size_t i = 0; i < picture_bytes(&real); i++) { /* 4 levels away from number 4 */
-        uint8_t *pixel = made.at + picture_bytes(&real) + i;
+    assert_int_equal(images_create(30, 40, 3, &real), OK);
+    assert_int_equal(images_create(2, 40, 3, &made), OK);
+    images_noise(1, &real);
+    memcpy(made.at, real.at + 17 * image_bytes(&real), image_bytes(&real));
+    memcpy(made.at + image_bytes(&real), real.at + 4 * image_bytes(&real), image_bytes(&real));
+    for (size_t i = 0; i < image_bytes(&real); i++) { /* 4 levels away from number 4 */
+        uint8_t *pixel = made.at + image_bytes(&real) + i;
         *pixel = (uint8_t)(*pixel < 128 ? *pixel + 4 : *pixel - 4);
     }
     neighbors_find(&made, &real, nearest);
@@ -161,44 +161,44 @@ TEST(neighbors)
     close_to(nearest[0].distance, 0, 0);
     assert_int_equal(nearest[1].index, 4);
     close_to(nearest[1].distance, 4, 1e-12);
-    pictures_free(&real);
-    pictures_free(&made);
+    images_free(&real);
+    images_free(&made);
 }
 
 /* A grid row by row, with black cells at the end; noise that depends on the seed alone. */
 TEST(grids)
 {
-    Pictures p, q;
+    Images p, q;
     uint8_t *pixels;
-    assert_int_equal(pictures_create(5, 2, 1, &p), OK);
-    assert_int_equal(pictures_create(5, 2, 1, &q), OK);
+    assert_int_equal(images_create(5, 2, 1, &p), OK);
+    assert_int_equal(images_create(5, 2, 1, &q), OK);
     for (int i = 0; i < 20; i++) p.at[i] = (uint8_t)(10 * (i / 4) + i % 4);
-    assert_int_equal(pictures_grid(&p, 1, 3, 2, &pixels), OK);
+    assert_int_equal(images_grid(&p, 1, 3, 2, &pixels), OK);
     static const uint8_t wanted[] = {10, 11, 20, 21, 30, 31, 12, 13, 22, 23, 32, 33,
                                      40, 41, 0,  0,  0,  0,  42, 43, 0,  0,  0,  0};
     assert_memory_equal(pixels, wanted, sizeof wanted);
     free(pixels);
-    pictures_noise(7, &p);
-    pictures_noise(7, &q);
+    images_noise(7, &p);
+    images_noise(7, &q);
     assert_memory_equal(p.at, q.at, 20);
-    pictures_noise(8, &q);
+    images_noise(8, &q);
     assert_memory_not_equal(p.at, q.at, 20);
-    pictures_free(&p);
-    pictures_free(&q);
+    images_free(&p);
+    images_free(&q);
 }
 
 /* Samples of a data set in an order that the seed determines, each once. */
-TEST(read_pictures)
+TEST(read_images)
 {
     Source *source;
-    Pictures all, some;
+    Images all, some;
     assert_int_equal(source_synthetic(600, 10, 6, 6, 1, 3, &source), OK);
-    PicturesConfig config = {.source = source, .transform = {.side = 6}, .seed = 4, .count = 1000, .workers = 1};
-    assert_int_equal(pictures_read(&config, &all), OK);
+    ImagesConfig config = {.source = source, .transform = {.side = 6}, .seed = 4, .count = 1000, .workers = 1};
+    assert_int_equal(images_read(&config, &all), OK);
     assert_int_equal(all.count, 600);
     config.count = 300; /* more than one batch of the loader, and not the end of one */
     config.workers = 0;
-    assert_int_equal(pictures_read(&config, &some), OK);
+    assert_int_equal(images_read(&config, &some), OK);
     assert_int_equal(some.count, 300);
     assert_memory_equal(all.at, some.at, 300 * 36);
     for (int64_t i = 0; i < 600; i++) { /* every sample of the source is there */
@@ -210,7 +210,7 @@ TEST(read_pictures)
         assert_int_equal(found, 1);
         bytes_free(&bytes);
     }
-    pictures_free(&all);
-    pictures_free(&some);
+    images_free(&all);
+    images_free(&some);
     source_close(source);
 }

@@ -293,7 +293,7 @@ TEST(test_mistakes)
         near("loss", (double)found_of[i].loss, wanted.loss);
         mistakes += wanted.best != wanted.label;
     }
-    assert_true(mistakes > SHEET_PICTURES); /* or nothing below is cut off */
+    assert_true(mistakes > SHEET_IMAGES); /* or nothing below is cut off */
     char *text = scratch_text("mistakes/mistakes.csv"), *rest = text;
     assert_string_equal(strsep(&rest, "\n"), "sample,file,label,predicted,probability,loss");
     for (char *row; (row = strsep(&rest, "\n")) && *row; rows++) {
@@ -306,7 +306,7 @@ TEST(test_mistakes)
         near("probability in the list", atof(csv_take(&row)), wanted.probability);
         near("loss in the list", atof(csv_take(&row)), wanted.loss);
     }
-    assert_int_equal(rows, SHEET_PICTURES);
+    assert_int_equal(rows, SHEET_IMAGES);
     free(text);
     text = scratch_text("mistakes/mistakes.jpg");
     assert_memory_equal(text, "\xff\xd8\xff", 3);

@@ -57,10 +57,10 @@ static void tar_write(const char *name, int first, int count, int classes)
     struct archive *to = tar_begin(name);
     for (int i = first; i < first + count; i++) {
         snprintf(text, sizeof text, "%04d.pgm", i);
-        char picture[32], label[16];
-        snprintf(picture, sizeof picture, "P2 1 1 255 %03d\n", i % 256);
+        char image[32], label[16];
+        snprintf(image, sizeof image, "P2 1 1 255 %03d\n", i % 256);
         snprintf(label, sizeof label, "%d\n", i % classes);
-        member_write(to, text, picture);
+        member_write(to, text, image);
         snprintf(text, sizeof text, "%04d.cls", i);
         member_write(to, text, label);
     }
@@ -144,7 +144,7 @@ static void refused(const char *path, Split split, double val_split, Status code
     if (!strstr(status_message(), why)) fail_msg("no '%s' in: %s", why, status_message());
 }
 
-/* The number of a sample, from its picture; its label must fit. */
+/* The number of a sample, from its image; its label must fit. */
 static int number_of(const Source *s, int64_t i, int classes)
 {
     Bytes bytes = {0};
@@ -308,18 +308,18 @@ TEST_WITH(test_links, set_up, scratch_drop)
     }
 }
 
-/* A sample's key ends at the first dot of its name, not of its folder's: other pictures of it are not its image. */
+/* A sample's key ends at the first dot of its name, not of its folder's: other images of it are not its image. */
 TEST_WITH(test_keys, set_up, scratch_drop)
 {
     char path[PATH_BYTES];
     struct archive *to = tar_begin("set/train/0.tar");
     for (int i = 0; i < 3; i++) {
-        char name[64], picture[32];
+        char name[64], image[32];
         const char *const suffix[] = {"pgm", "cls", "left.pgm", "mask.of.it.png"};
         for (int k = 0; k < 4; k++) {
             snprintf(name, sizeof name, "v1.0/%04d.%s", i, suffix[k]);
-            snprintf(picture, sizeof picture, k == 1 ? "%d" : "P2 1 1 255 %03d\n", k < 2 ? i : 99);
-            member_write(to, name, picture);
+            snprintf(image, sizeof image, k == 1 ? "%d" : "P2 1 1 255 %03d\n", k < 2 ? i : 99);
+            member_write(to, name, image);
         }
     }
     assert_int_equal(archive_write_free(to), ARCHIVE_OK);

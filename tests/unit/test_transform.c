@@ -65,7 +65,7 @@ TEST(test_pure)
     assert_int_equal(a.flip, b.flip);
 }
 
-/* On a square picture no draw is refused for its shape if areas are small, so areas and log ratios stay uniform. */
+/* On a square image no draw is refused for its shape if areas are small, so areas and log ratios stay uniform. */
 TEST(test_random_crop)
 {
     static double area[DRAWS], ratio[DRAWS], y[DRAWS], x[DRAWS];
@@ -231,7 +231,7 @@ TEST(test_evaluation_crops)
 
 /* ---- the work */
 
-static Bytes picture_of(int32_t h, int32_t w, int32_t c)
+static Bytes image_of(int32_t h, int32_t w, int32_t c)
 {
     Bytes b = {.raw_h = h, .raw_w = w, .raw_c = c};
     assert_int_equal(bytes_reserve(&b, (size_t)(h * w * c)), OK);
@@ -243,7 +243,7 @@ static Bytes picture_of(int32_t h, int32_t w, int32_t c)
 TEST(test_canvas_and_record)
 {
     enum { SIDE = 6, PAD = 2, FULL = SIDE + 2 * PAD };
-    Bytes b = picture_of(SIDE, SIDE, 3);
+    Bytes b = image_of(SIDE, SIDE, 3);
     Transform t = {.side = SIDE, .pad = PAD, .shift = true, .flip = FLIP_RANDOM, .erase = 0.5};
     TransformWorker worker;
     ImageInfo info;
@@ -280,7 +280,7 @@ TEST(test_canvas_and_record)
 TEST(test_operations_mirror_first)
 {
     enum { SIDE = 8 };
-    Bytes b = picture_of(SIDE, SIDE, 3);
+    Bytes b = image_of(SIDE, SIDE, 3);
     ImageInfo info = {.h = SIDE, .w = SIDE, .c = 3, .orientation = 1};
     SamplePlan plan = {
         .resize = {.in_h = SIDE, .in_w = SIDE, .out_h = SIDE, .out_w = SIDE, .window = {0, 0, SIDE, SIDE}},
@@ -302,12 +302,12 @@ TEST(test_operations_mirror_first)
     bytes_free(&b);
 }
 
-/* The eight orientations of one picture: stored turned, read upright, all crops are those of the upright picture. */
+/* The eight orientations of one image: stored turned, read upright, all crops are those of the upright image. */
 TEST(test_orientation)
 {
     enum { H = 5, W = 7 };
     Pixels upright = {0}, stored = {0}, again = {0}, part = {0}, turned = {0};
-    Bytes b = picture_of(H, W, 3);
+    Bytes b = image_of(H, W, 3);
     assert_int_equal(pixels_shape(&upright, H, W, 3), OK);
     memcpy(upright.at, b.data, b.size);
     const int inverse[9] = {0, 1, 2, 3, 4, 5, 8, 7, 6};
@@ -343,7 +343,7 @@ TEST(test_crops_of_turned_images)
                          {.side = SIDE},
                          {.side = SIDE, .crop = CROP_CENTER, .resize = 9},
                          {.side = SIDE, .crop = CROP_FRACTION, .fraction = 0.7}};
-    Bytes b = picture_of(H, W, 3), turned = {0}, cut = {0};
+    Bytes b = image_of(H, W, 3), turned = {0}, cut = {0};
     Pixels upright = {.at = b.data, .h = H, .w = W, .c = 3, .pitch = W * 3}, stored = {0};
     ImageInfo info = {.h = H, .w = W, .c = 3, .orientation = 1};
     TransformWorker worker;
@@ -387,7 +387,7 @@ TEST(test_thin)
     const int32_t longer[] = {300, 65500}, resize[] = {400, 65500};
     for (int i = 0; i < 2; i++) {
         Transform t = {.side = 8, .crop = CROP_CENTER, .resize = resize[i]};
-        Bytes b = picture_of(longer[i], 1, 3);
+        Bytes b = image_of(longer[i], 1, 3);
         ImageInfo info = {.h = longer[i], .w = 1, .c = 3, .orientation = 1};
         TransformWorker worker;
         SamplePlan plan;

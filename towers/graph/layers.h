@@ -128,7 +128,7 @@ Value stochastic_depth(Graph *g, Value x, float rate);
  * crop. */
 Value image(Graph *g, Value pixels, Value augment, int32_t channels, int32_t side, const float mean[3],
             const float std[3]);
-/* `image` for the first n pictures; pixels and augment may have one more, which records may mix in. */
+/* `image` for the first n images; pixels and augment may have one more, which records may mix in. */
 Value images_mixed(Graph *g, int32_t n, Value pixels, Value augment, int32_t channels, int32_t side,
                    const float mean[3], const float std[3]);
 

@@ -121,14 +121,14 @@ static void phase_build(const ProgramConfig *config, Value x, Program *p)
 static void inputs_make(const ProgramConfig *config, bool takes_batch, Program *p)
 {
     Graph *g = p->graph;
-    int32_t n = p->n, pictures = config->training && config->mixes ? n + 1 : n;
+    int32_t n = p->n, images = config->training && config->mixes ? n + 1 : n;
     if (takes_batch) {
-        Shape pixels = {pictures, config->data_channels, config->canvas, config->canvas};
+        Shape pixels = {images, config->data_channels, config->canvas, config->canvas};
         p->pixels = graph_input(g, "pixels", pixels, DTYPE_U8);
         p->labels = graph_input(g, "labels", (Shape){n, 1, 1, 1}, DTYPE_I32);
     }
     if (takes_batch && config->training)
-        p->augment = graph_input(g, "augment", (Shape){pictures, IMAGE_RECORD, 1, 1}, DTYPE_I32);
+        p->augment = graph_input(g, "augment", (Shape){images, IMAGE_RECORD, 1, 1}, DTYPE_I32);
     if (takes_batch && config->training && config->positive_weight)
         p->positive_weight = graph_input(g, "positive_weight", (Shape){1, config->options.classes, 1, 1}, DTYPE_F32);
     if (takes_batch && (config->training || config->loss == LOSS_BCE) && config->targets)

@@ -240,13 +240,13 @@ static Status batch_check(const Capsule *c)
     const ProgramConfig *p = &c->program;
     if (!c->pixels) return OK;
     int32_t room = p->canvas - p->options.side;
-    int32_t pictures = c->batch.n + p->mixes;
-    for (int32_t i = 0; i < pictures; i++) {
+    int32_t stored = c->batch.n + p->mixes;
+    for (int32_t i = 0; i < stored; i++) {
         const int32_t *crop = c->augment + IMAGE_RECORD * i;
-        if (crop[IMAGE_PARTNER] < 0 || crop[IMAGE_PARTNER] > pictures || crop[IMAGE_SHARE] < 0 ||
+        if (crop[IMAGE_PARTNER] < 0 || crop[IMAGE_PARTNER] > stored || crop[IMAGE_SHARE] < 0 ||
             crop[IMAGE_SHARE] > IMAGE_SHARE_ONE)
             return FAIL(ERR_CHECKPOINT, "%s/%s: image %d is mixed with image %d of %d", c->path, CAPSULE_BATCH, i,
-                        crop[IMAGE_PARTNER] - 1, pictures);
+                        crop[IMAGE_PARTNER] - 1, stored);
         if (i < c->batch.n && (c->labels[i] < LABEL_NONE || c->labels[i] >= p->options.classes))
             return FAIL(ERR_CHECKPOINT, "%s/%s: label %d is not below the number of classes, %d", c->path,
                         CAPSULE_BATCH, c->labels[i], p->options.classes);
@@ -292,10 +292,10 @@ static Status batch_read(Capsule *c)
     SafeTensors *file = NULL;
     void *pixels = NULL, *labels = NULL, *augment = NULL, *ids = NULL, *targets = NULL, *weight = NULL,
          *positive = NULL;
-    const int64_t n = c->batch.n, pictures = n + c->program.mixes, one = 1, classes = c->program.options.classes,
+    const int64_t n = c->batch.n, stored = n + c->program.mixes, one = 1, classes = c->program.options.classes,
                   shares[] = {n, classes},
-                  images[] = {pictures, c->program.canvas, c->program.canvas, c->program.data_channels},
-                  crops[] = {pictures, c->record_words};
+                  images[] = {stored, c->program.canvas, c->program.canvas, c->program.data_channels},
+                  crops[] = {stored, c->record_words};
     TRY(path_join(path, c->path, CAPSULE_BATCH));
     TRY(safetensors_open(path, &file));
     TRY_OUT(sums_read(c, file));
@@ -304,7 +304,7 @@ static Status batch_read(Capsule *c)
     TRY_OUT(tensor_copy(c, file, "labels", ST_I32, 1, &n, &labels));
     TRY_OUT(tensor_copy(c, file, "augment", ST_I32, 2, crops, &augment));
     TRY_OUT(records_widen(c, &augment));
-    TRY_OUT(tensor_copy(c, file, "sample_ids", ST_I64, 1, &pictures, &ids));
+    TRY_OUT(tensor_copy(c, file, "sample_ids", ST_I64, 1, &stored, &ids));
     if (c->program.targets) TRY_OUT(tensor_copy(c, file, "targets", ST_F32, 2, shares, &targets));
     if (c->program.weighted) TRY_OUT(tensor_copy(c, file, "weight", ST_F32, 1, &one, &weight));
     if (c->positive_weights) TRY_OUT(tensor_copy(c, file, "positive_weight", ST_F32, 1, &classes, &positive));

@@ -123,21 +123,16 @@ static Status batch_write(const char *directory, const ProgramConfig *network, c
 {
     enum { TENSORS = 8 };
     const int32_t *labels = b->predicted ? b->predicted : b->labels;
-    int64_t pictures = b->n + network->mixes;
+    int64_t stored = b->n + network->mixes;
     size_t n = (size_t)b->n, classes = (size_t)network->options.classes,
            image = (size_t)b->canvas * (size_t)b->canvas * (size_t)b->c;
     bool images = b->pixels != NULL;
     const StTensor tensors[TENSORS] = {
         {"norm_sums", ST_F32, 1, {sums->count}, sums->values, (size_t)sums->count * sizeof *sums->values},
-        {"images", ST_U8, 4, {pictures, b->canvas, b->canvas, b->c}, b->pixels, (size_t)pictures * image},
+        {"images", ST_U8, 4, {stored, b->canvas, b->canvas, b->c}, b->pixels, (size_t)stored * image},
         {"labels", ST_I32, 1, {b->n}, labels, n * sizeof *labels},
-        {"augment",
-         ST_I32,
-         2,
-         {pictures, IMAGE_RECORD},
-         b->augment,
-         (size_t)pictures * IMAGE_RECORD * sizeof *b->augment},
-        {"sample_ids", ST_I64, 1, {pictures}, b->ids, (size_t)pictures * sizeof *b->ids},
+        {"augment", ST_I32, 2, {stored, IMAGE_RECORD}, b->augment, (size_t)stored * IMAGE_RECORD * sizeof *b->augment},
+        {"sample_ids", ST_I64, 1, {stored}, b->ids, (size_t)stored * sizeof *b->ids},
         {"weight", ST_F32, 1, {1}, &b->weight, sizeof b->weight},
         {"targets", ST_F32, 2, {b->n, network->options.classes}, b->targets, n * classes * sizeof *b->targets},
         {"positive_weight",

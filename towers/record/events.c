@@ -234,15 +234,15 @@ Status events_image(Events *events, int64_t step, const char *tag, const uint8_t
 {
     uint8_t *bytes;
     size_t count;
-    Tfevent__Summary__Image picture = TFEVENT__SUMMARY__IMAGE__INIT;
+    Tfevent__Summary__Image image = TFEVENT__SUMMARY__IMAGE__INIT;
     Tfevent__Summary__Value value = TFEVENT__SUMMARY__VALUE__INIT;
     TRY(png_encode(pixels, width, height, channels, &bytes, &count));
-    picture.width = width;
-    picture.height = height;
-    picture.colorspace = channels;
-    picture.encoded_image_string = (ProtobufCBinaryData){count, bytes};
+    image.width = width;
+    image.height = height;
+    image.colorspace = channels;
+    image.encoded_image_string = (ProtobufCBinaryData){count, bytes};
     value.value_case = TFEVENT__SUMMARY__VALUE__VALUE_IMAGE;
-    value.image = &picture;
+    value.image = &image;
     Status st = value_write(events, step, tag, &value);
     free(bytes);
     return st;

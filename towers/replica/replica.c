@@ -408,14 +408,14 @@ Status replica_feed(Replica *r, Program *program, const Batch *batch, int slot, 
     uint32_t counter[4] = {(uint32_t)key->seed, (uint32_t)(key->seed >> 32), (uint32_t)key->step, (uint32_t)key->first};
     TRY(half_refresh(r));
     const int32_t *labels = batch->predicted && program->dloss.id ? batch->predicted : batch->labels;
-    size_t pictures = n + (r->config.program.mixes && program->dloss.id),
+    size_t images = n + (r->config.program.mixes && program->dloss.id),
            classes = (size_t)r->config.program.options.classes;
-    TRY(upload_value(r, program, program->pixels, batch->pixels, pictures * image));
+    TRY(upload_value(r, program, program->pixels, batch->pixels, images * image));
     TRY(upload_value(r, program, program->labels, labels, n * sizeof(int32_t)));
     TRY(upload_value(r, program, program->targets, batch->targets, n * classes * sizeof(float)));
     TRY(upload_value(r, program, program->positive_weight, r->config.program.positive_weight, classes * sizeof(float)));
     TRY(upload_value(r, program, program->weight, &batch->weight, sizeof batch->weight));
-    TRY(upload_value(r, program, program->augment, batch->augment, pictures * IMAGE_RECORD * sizeof(int32_t)));
+    TRY(upload_value(r, program, program->augment, batch->augment, images * IMAGE_RECORD * sizeof(int32_t)));
     TRY(upload_value(r, program, program->counter, counter, sizeof counter));
     TRY(upload_value(r, program, program->dloss, &scale, sizeof scale));
     if (program->dloss.id) {

@@ -416,7 +416,7 @@ static Onnx__ValueInfoProto *port_fill(Port *port, const char *name, const char 
     return &port->info;
 }
 
-/* From bytes in the order of decoded pictures to pixels in [0, 1]. */
+/* From bytes in the order of decoded images to pixels in [0, 1]. */
 static void write_bytes(Writer *w)
 {
     static const int64_t channels_second[] = {0, 3, 1, 2};

@@ -139,7 +139,7 @@ void mistakes_write(TowerProcess *p, bool best)
 {
     int64_t *ids = NULL, found = 0;
     Status st = mistakes_find(p->ledger->sample, p->ledger->samples, &ids, &found);
-    if (found > SHEET_PICTURES) found = SHEET_PICTURES;
+    if (found > SHEET_IMAGES) found = SHEET_IMAGES;
     if (st == OK) st = list_write(p, ids, found);
     if (st == OK) st = sheet_write(p, ids, (int32_t)found, best);
     if (st == OK) st = predictions_write(p);

@@ -15,7 +15,7 @@ NODISCARD Status mistakes_find(const EvalSample *samples, int64_t count, int64_t
  * by ";", and the probability is that of the surest of the wrong answers. */
 void mistakes_print(const Source *source, const EvalSample *samples, const float *scores, int classes,
                     const int64_t *ids, int64_t count, FILE *to);
-/* Write RUN/mistakes.csv and RUN/mistakes.jpg: the most confident SHEET_PICTURES mistakes of the last evaluation; with
+/* Write RUN/mistakes.csv and RUN/mistakes.jpg: the most confident SHEET_IMAGES mistakes of the last evaluation; with
  * `best` also for TensorBoard; and RUN/predictions.csv: the class of each of its images and the one predicted. By rank 0.
  * Read and write errors are reported in log.txt and do not end the run. */
 void mistakes_write(TowerProcess *p, bool best);

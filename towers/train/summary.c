@@ -70,7 +70,7 @@ static Status images_events(TowerProcess *p, const Batch *batch)
         char tag[96], label[64];
         batch_label(batch, i, p->job->train, label, sizeof label);
         snprintf(tag, sizeof tag, "first_batch/%d %s", i, label);
-        batch_picture(batch, i, side, model_mean(p->job->program.model, &p->job->program.options), pixels);
+        batch_image(batch, i, side, model_mean(p->job->program.model, &p->job->program.options), pixels);
         metrics_outcome(p->metrics,
                         events_image(metrics_events(p->metrics), p->run.step, tag, pixels, side, side, batch->c));
     }
@@ -119,7 +119,7 @@ out:
 
 Status summary_images(TowerProcess *p, const Batch *batch)
 {
-    int32_t count = batch->n < SHEET_PICTURES ? batch->n : SHEET_PICTURES;
+    int32_t count = batch->n < SHEET_IMAGES ? batch->n : SHEET_IMAGES;
     if (p->job->event_interval > 0) TRY(images_events(p, batch));
     if (count == 0 || p->run.step > 0) return OK; /* a resumed run keeps the images of its start */
     Status st = first_batch_list(p, batch, count);

@@ -468,7 +468,7 @@ static int by_height(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Move labels apart: downward from the top, then upward from the bottom if they left the picture. */
+/* Move labels apart: downward from the top, then upward from the bottom if they left the plot. */
 static void labels_part(SvgPlot *p)
 {
     qsort(p->label, (size_t)p->labels, sizeof p->label[0], by_height);

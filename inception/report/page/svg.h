@@ -16,7 +16,7 @@ enum { SVG_TINTS = 9, SVG_LABELS = 16, SVG_LABEL_BYTES = 48, SVG_DIGITS = 6 /* o
 typedef struct SvgFrame {
     const char *title;   /* for screen readers, not drawn */
     const char *x_label; /* under the axis */
-    double height;       /* of the picture, in pixels */
+    double height;       /* of the plot, in pixels */
     double x_low, x_high, y_low, y_high;
     bool x_whole;                  /* values of x are whole numbers: epochs, steps, images */
     bool x_log, y_log;             /* if all are above 0 */

@@ -97,14 +97,14 @@ CPU_CLONES static void columns_image(const Window *v, Shape x, Shape y, const fl
     }
 }
 
-typedef struct Images {
+typedef struct ImagesRun {
     const OpCall *call;
     const float *rows;
-} Images;
+} ImagesRun;
 
 static void images_chunk(void *context, int64_t first, int64_t end)
 {
-    const Images *run = context;
+    const ImagesRun *run = context;
     const Tensor *dx = &run->call->out[0];
     Shape x = dx->shape, y = run->call->in[0].shape;
     int64_t rows = (int64_t)y.h * y.w * row_size(&run->call->in[1]), pixels = (int64_t)x.h * x.w * x.c;
@@ -115,7 +115,7 @@ static void images_chunk(void *context, int64_t first, int64_t end)
 static Status columns_run(const void *made, Device *device, OpCall *call)
 {
     const ColumnsDx *state = made;
-    Images run = {call, (const float *)((char *)call->workspace + state->rows_offset)};
+    ImagesRun run = {call, (const float *)((char *)call->workspace + state->rows_offset)};
     TRY(choice_run(&state->choice, device, call, (char *)call->workspace + state->rows_offset));
     chunks_run(device, call->out[0].shape.n, 1, images_chunk, &run);
     return OK;

@@ -33,7 +33,7 @@ enum {
 struct DirectOperands {
     Tensor x, w, y;
     Window window;
-    Divider chunks, across, down; /* of channels; tiles of a picture */
+    Divider chunks, across, down; /* of channels; tiles of an image */
     Divider width, taps;          /* of a patch; of the window */
     uint32_t pixels, groups;      /* of a patch; of 8 channels, in a block */
     uint32_t step;                /* from pixel to pixel of x */
@@ -81,12 +81,12 @@ template <typename T> DEVICE float4 direct_widened(uint2 words)
     return make_float4(widened(first), widened(second), widened(third), widened(fourth));
 }
 
-/* Pixel by pixel of the patch the first four channels, zeros outside of the picture. Who has no pixel left does the last
+/* Pixel by pixel of the patch the first four channels, zeros outside of the image. Who has no pixel left does the last
  * one again: that is cheaper than to ask. */
 template <typename T> DEVICE void direct_stage_x(const DirectOperands &o, const DirectTile &tile, float4 *patch)
 {
     int32_t i = tile.row * o.window.stride_h - o.window.pad_h, j = tile.column * o.window.stride_w - o.window.pad_w;
-    uint32_t start = (tile.n * o.x.shape.h + i) * o.x.shape.w + j; /* outside of the picture it means nothing */
+    uint32_t start = (tile.n * o.x.shape.h + i) * o.x.shape.w + j; /* outside of the image it means nothing */
     for (uint32_t first = threadIdx.x; first < o.pixels; first += DIRECT_STEPS * blockDim.x) {
         uint2 words[DIRECT_STEPS];
         int32_t place[DIRECT_STEPS];

@@ -1,7 +1,7 @@
 /* Gradients of the weights of convolutions with few channels, on tensor cores: windows of 3 x 3, at most 32 channels in
  * and 64 out, 16-bit formats.
  *
- * These are a network's first layers: large pictures, and so few channels that little more than reading x and dy once
+ * These are a network's first layers: large images, and so few channels that little more than reading x and dy once
  * should take time. dw = dy^T x is a product over pixels, for each tap of the window over the same ones, shifted. A
  * block walks down strips of 32 columns. For each row of dy it stages that row and the rows of x that the window has
  * not seen yet, in two rings of shared memory, some rows before they are used. A warp multiplies them from there for
@@ -48,7 +48,7 @@ template <int OUTS, int GROUPS> struct DwRoom {
 struct DwOperands {
     Tensor x, y;
     float *parts;
-    Divider strips, height;                   /* of a picture; rows of dy */
+    Divider strips, height;                   /* of an image; rows of dy */
     uint32_t rows, each;                      /* of all strips; of a block */
     int32_t stride, pad_h, pad_w, end, patch; /* end: columns of x that a window sees; patch: those of a strip */
 };
@@ -118,7 +118,7 @@ DEVICE void dw_stage_x(const DwOperands &o, const DwRow &at, unsigned char *x)
     int32_t left = (int32_t)at.strip * DW_ACROSS * o.stride - o.pad_w;
     for (int32_t r = at.fresh ? 0 : DW_SIDE - o.stride; r < DW_SIDE; r++) {
         int32_t i = (int32_t)at.row * o.stride - o.pad_h + r;
-        uint32_t start = (at.n * o.x.shape.h + i) * o.x.shape.w; /* outside of the picture it means nothing */
+        uint32_t start = (at.n * o.x.shape.h + i) * o.x.shape.w; /* outside of the image it means nothing */
         unsigned char *to = x + dw_ring<Room>(at.x + r) * Room::X_ROW;
         for (uint32_t k = threadIdx.x; k < (uint32_t)o.patch * GROUPS; k += DW_BLOCK) {
             uint32_t pixel = k / GROUPS, vector = k % GROUPS, column = left + pixel;

@@ -1,7 +1,7 @@
 /* Decoded images for scripts that compare them with Pillow's: reads commands from standard input, one per line, and
  * writes the requested pixels to standard output as "h w c\n" and bytes; "error: ...\n" if there are none.
- *   decode FILE Y X H W           a part of a picture; H = 0: all of it
- *   resize FILTER Y X H W FILE    the picture resized to H x W; FILTER 0 bilinear, 1 bicubic; Y and X must be 0
+ *   decode FILE Y X H W           a part of an image; H = 0: all of it
+ *   resize FILTER Y X H W FILE    the image resized to H x W; FILTER 0 bilinear, 1 bicubic; Y and X must be 0
  *   augment KIND AMOUNT FILE      one operation of towers/data/images/augment.h */
 
 #include "towers/data/images/augment.h"

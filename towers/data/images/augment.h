@@ -31,5 +31,5 @@ typedef struct AugmentOp {
 
 /* In place, on h x w x c with c 1 or 3 (color operations leave gray images unchanged); `scratch` belongs to the
  * thread. */
-NODISCARD Status augment_apply(AugmentOp op, Pixels *picture, Pixels *scratch);
-void augment_mirror(Pixels *picture);
+NODISCARD Status augment_apply(AugmentOp op, Pixels *image, Pixels *scratch);
+void augment_mirror(Pixels *image);

@@ -21,7 +21,7 @@ static void on_error(j_common_ptr info)
     longjmp(e->out, 1);
 }
 
-static void picture_encode(Encoder *e, const Pixels *pixels, int quality)
+static void pixels_encode(Encoder *e, const Pixels *pixels, int quality)
 {
     struct jpeg_compress_struct *info = &e->info;
     jpeg_mem_dest(info, &e->bytes, &e->count);
@@ -45,7 +45,7 @@ static Status encode_under_jump(Encoder *e, const Pixels *pixels, int quality)
     if (setjmp(e->out))
         return FAIL(ERR_MEMORY, "cannot encode a JPEG of %d x %d pixels: %s", pixels->w, pixels->h, e->why);
     jpeg_create_compress(&e->info);
-    picture_encode(e, pixels, quality);
+    pixels_encode(e, pixels, quality);
     return OK;
 }
 

@@ -28,7 +28,7 @@ static inline bool mix_is_on(const MixRule *rule)
 
 /* What is done with a global batch of images of side x side. */
 Mix mix_plan(const MixRule *rule, uint64_t seed, int64_t batch, int32_t side);
-/* Adds a partner, picture number `partner`, to a record. */
+/* Adds a partner, image number `partner`, to a record. */
 void mix_record(const Mix *mix, int32_t partner, int32_t record[IMAGE_RECORD]);
 
 /* How labels become targets: target[k] = weight[k] ((1 - smoothing) share of k + smoothing / classes). */

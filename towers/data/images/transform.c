@@ -121,7 +121,7 @@ static Rect central_part(double fraction, int32_t h, int32_t w)
     return (Rect){y, x, h - 2 * y, w - 2 * x};
 }
 
-/* The box of the picture, and how it is resized. */
+/* The box of the image, and how it is resized. */
 static void plan_crop(const Transform *t, SampleKey key, const ImageInfo *info, const Boxes *boxes, SamplePlan *plan)
 {
     int32_t h = info->h, w = info->w;
@@ -265,14 +265,14 @@ void transform_worker_free(TransformWorker *worker)
     free(worker->values);
     pixels_free(&worker->decoded);
     pixels_free(&worker->upright);
-    pixels_free(&worker->picture);
+    pixels_free(&worker->resized);
     pixels_free(&worker->scratch);
     memset(worker, 0, sizeof *worker);
 }
 
 void transform_worker_rest(TransformWorker *worker)
 {
-    Pixels *buffers[] = {&worker->decoded, &worker->upright, &worker->picture, &worker->scratch};
+    Pixels *buffers[] = {&worker->decoded, &worker->upright, &worker->resized, &worker->scratch};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i]->room > LARGE_BYTES) pixels_free(buffers[i]);
     image_decoder_rest(worker->decoder);
@@ -298,12 +298,11 @@ static Status decode_support(const Transform *t, TransformWorker *worker, const 
 
 static Status operations_run(TransformWorker *worker, const SamplePlan *plan, uint8_t *corner, size_t pitch)
 {
-    Pixels *picture = &worker->picture;
-    if (plan->flip) augment_mirror(picture); /* before the geometric operations, because it changes their directions */
-    for (int i = 0; i < plan->ops_count; i++) TRY(augment_apply(plan->ops[i], picture, &worker->scratch));
-    for (int32_t y = 0; y < picture->h; y++)
-        memcpy(corner + (size_t)y * pitch, picture->at + (size_t)y * picture->pitch,
-               (size_t)picture->w * (size_t)picture->c);
+    Pixels *image = &worker->resized;
+    if (plan->flip) augment_mirror(image); /* before the geometric operations, because it changes their directions */
+    for (int i = 0; i < plan->ops_count; i++) TRY(augment_apply(plan->ops[i], image, &worker->scratch));
+    for (int32_t y = 0; y < image->h; y++)
+        memcpy(corner + (size_t)y * pitch, image->at + (size_t)y * image->pitch, (size_t)image->w * (size_t)image->c);
     return OK;
 }
 
@@ -355,8 +354,8 @@ Status transform_apply(const Transform *t, TransformWorker *worker, const Bytes 
     int64_t decoded = clock_ns();
     if (t->pad > 0) border_clear(t, channels, canvas);
     if (plan->ops_count > 0) {
-        TRY(pixels_shape(&worker->picture, t->side, t->side, channels));
-        TRY(resize_run(t, worker, plan, pixels, worker->picture.at, worker->picture.pitch));
+        TRY(pixels_shape(&worker->resized, t->side, t->side, channels));
+        TRY(resize_run(t, worker, plan, pixels, worker->resized.at, worker->resized.pitch));
     } else {
         TRY(resize_run(t, worker, plan, pixels, corner, pitch));
     }

@@ -59,7 +59,7 @@ typedef struct SampleKey {
 } SampleKey;
 
 typedef struct SamplePlan {
-    Resize resize; /* its input is `box` of the upright picture */
+    Resize resize; /* its input is `box` of the upright image */
     Rect box;
     int32_t shift_y, shift_x; /* corner of the crop in the canvas */
     bool flip, distort;
@@ -79,7 +79,7 @@ typedef struct TransformWorker {
     ImageDecoder *decoder; /* owned, like all members */
     Resizer *resizer;
     ResizerTf *resizer_tf;
-    Pixels decoded, upright, picture, scratch;
+    Pixels decoded, upright, resized, scratch;
     float *values; /* pixels of TensorFlow's filters and colors */
     size_t values_room;
     int64_t decode_ns, resize_ns, augment_ns; /* sums since the start */

@@ -7,24 +7,24 @@ Status sheet_open(Sheet *sheet, int32_t count, int32_t columns, int32_t side, in
     *sheet = (Sheet){.columns = columns, .cell = side < cell ? side : cell};
     TRY(pixels_shape(&sheet->pixels, rows * sheet->cell, columns * sheet->cell, c));
     memset(sheet->pixels.at, 0, (size_t)sheet->pixels.h * sheet->pixels.pitch);
-    TRY(pixels_shape(&sheet->picture, side, side, c));
+    TRY(pixels_shape(&sheet->image, side, side, c));
     return side > sheet->cell ? resizer_create(&sheet->resizer) : OK;
 }
 
 Status sheet_put(Sheet *sheet, int32_t place, const Batch *batch, int32_t i, const float mean[3])
 {
-    Pixels *picture = &sheet->picture;
+    Pixels *image = &sheet->image;
     size_t row = (size_t)sheet->cell * (size_t)sheet->pixels.c;
     uint8_t *corner = sheet->pixels.at + (size_t)(place / sheet->columns * sheet->cell) * sheet->pixels.pitch +
                       (size_t)(place % sheet->columns) * row;
-    batch_picture(batch, i, picture->w, mean, picture->at);
+    batch_image(batch, i, image->w, mean, image->at);
     if (sheet->resizer) {
-        Resize smaller = {.in_h = picture->h, .in_w = picture->w, .out_h = sheet->cell, .out_w = sheet->cell};
+        Resize smaller = {.in_h = image->h, .in_w = image->w, .out_h = sheet->cell, .out_w = sheet->cell};
         smaller.window = (Rect){0, 0, sheet->cell, sheet->cell};
-        return resizer_run(sheet->resizer, &smaller, picture, corner, sheet->pixels.pitch);
+        return resizer_run(sheet->resizer, &smaller, image, corner, sheet->pixels.pitch);
     }
     for (int32_t y = 0; y < sheet->cell; y++)
-        memcpy(corner + (size_t)y * sheet->pixels.pitch, picture->at + (size_t)y * picture->pitch, row);
+        memcpy(corner + (size_t)y * sheet->pixels.pitch, image->at + (size_t)y * image->pitch, row);
     return OK;
 }
 
@@ -55,6 +55,6 @@ out:
 void sheet_close(Sheet *sheet)
 {
     pixels_free(&sheet->pixels);
-    pixels_free(&sheet->picture);
+    pixels_free(&sheet->image);
     resizer_destroy(sheet->resizer);
 }

@@ -1,5 +1,5 @@
-/* The pixel operations of OP_IMAGE without its normalization, which commutes with mixing; see picture.h. */
-#include "towers/data/loading/picture.h"
+/* The pixel operations of OP_IMAGE without its normalization, which commutes with mixing; see batch_image.h. */
+#include "towers/data/loading/batch_image.h"
 
 #include "kernels/base/text.h"
 
@@ -16,7 +16,7 @@ static void pixel_of(const Batch *b, int32_t i, int32_t side, const float mean[3
     for (size_t k = 0; k < c && erased; k++) to[k] = (uint8_t)lrintf(255 * mean[k]);
 }
 
-void batch_picture(const Batch *b, int32_t i, int32_t side, const float mean[3], uint8_t *pixels)
+void batch_image(const Batch *b, int32_t i, int32_t side, const float mean[3], uint8_t *pixels)
 {
     const int32_t *record = b->augment + (size_t)i * IMAGE_RECORD;
     size_t c = (size_t)b->c;

@@ -9,4 +9,4 @@
 void batch_label(const Batch *batch, int32_t i, const Source *source, char *text, size_t bytes);
 
 /* `pixels` [side][side][batch->c]; `mean` of each channel in [0, 1]. */
-void batch_picture(const Batch *batch, int32_t i, int32_t side, const float mean[3], uint8_t *pixels);
+void batch_image(const Batch *batch, int32_t i, int32_t side, const float mean[3], uint8_t *pixels);

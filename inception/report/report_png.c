@@ -23,7 +23,7 @@ static bool program_run(const char *program, char *const *arguments)
     return started && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-Status report_picture(const char *run_dir)
+Status report_png(const char *run_dir)
 {
     static const char *const browsers[] = {"chromium", "chromium-browser", "google-chrome"};
     char full[PATH_BYTES], page[3 * PATH_BYTES], shot[PATH_BYTES + 32], path[PATH_BYTES];
