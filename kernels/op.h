@@ -99,10 +99,10 @@ typedef union OpAttr {
     } random;
     struct {
         float smoothing; /* target = onehot (1 - smoothing) + smoothing / classes; 0 if targets are given */
-        bool
-            several; /* OP_SIGMOID_LOSS: a sample may have several classes, or none. Correct: the samples with a probability
-                         above 0.5 for exactly the classes with a target of 0.5 or more; those with such a target for the
-                         most probable class. Labels only tell which samples count */
+        /* OP_SIGMOID_LOSS: a sample may have several classes, or none. Correct: the samples with a probability above 0.5 for exactly
+         * the classes with a target of 0.5 or more; those with such a target for the most probable class. Labels only tell which
+         * samples count. */
+        bool multi_label;
     } loss;
 } OpAttr;
 

@@ -222,9 +222,10 @@ Status shared_check(const CommConfig *config, CommShared *shared)
 void shared_give(const CommConfig *config, CommShared *shared, int tower, size_t first, const float *from, size_t count)
 {
     bool adds = config->place.first_tower == 0;
-    float *slot = shared->slots + (size_t)(adds ? 0 : tower - shared->first_tower) * shared->stride + first;
-    if (!adds || tower == 0) memcpy(slot, from, count * sizeof *slot);
-    for (size_t i = 0; adds && tower > 0 && i < count; i++) slot[i] += from[i];
+    float *contribution =
+        shared->contributions + (size_t)(adds ? 0 : tower - shared->first_tower) * shared->stride + first;
+    if (!adds || tower == 0) memcpy(contribution, from, count * sizeof *contribution);
+    for (size_t i = 0; adds && tower > 0 && i < count; i++) contribution[i] += from[i];
 }
 
 void shared_add(CommShared *shared, size_t first, size_t count, bool onto, float *sum, float *copy)
@@ -233,10 +234,10 @@ void shared_add(CommShared *shared, size_t first, size_t count, bool onto, float
     for (size_t done = 0; done < count; done += BLOCK) {
         size_t n = count - done < BLOCK ? count - done : BLOCK;
         float *to = sum + done;
-        if (!onto) memcpy(to, shared->slots + first + done, n * sizeof *to);
+        if (!onto) memcpy(to, shared->contributions + first + done, n * sizeof *to);
         for (int t = onto ? 0 : shared->first_holds; t < shared->towers; t++) {
-            const float *slot = shared->slots + (size_t)t * shared->stride + first + done;
-            for (size_t i = 0; i < n; i++) to[i] += slot[i];
+            const float *contribution = shared->contributions + (size_t)t * shared->stride + first + done;
+            for (size_t i = 0; i < n; i++) to[i] += contribution[i];
         }
         if (copy) memcpy(copy + done, to, n * sizeof *to);
     }

@@ -2,7 +2,7 @@
  * to nccl_sync.
  *
  * Every tower has a slot of max_count floats, and one more holds the result. The towers of the process that holds tower
- * 0 add theirs up in the first slot, with which every sum begins; the pages of their other slots are never touched, so
+ * 0 add theirs up in the first slot, with which every sum begins; the pages of their other rooms are never touched, so
  * they take no memory. A barrier is a counter and a futex. A process that waits also checks the abort word, which the
  * supervisor or a failing process sets, and its deadline. */
 #pragma once
@@ -38,12 +38,12 @@ struct CommShared {
     size_t max_count, stride; /* floats; stride is max_count rounded up to a line */
     size_t bytes;             /* of the mapping */
     char broadcast[BROADCAST_BYTES];
-    _Alignas(LINE) float slots[]; /* [towers + 1][stride]: the last one is the result */
+    _Alignas(LINE) float contributions[]; /* [towers + 1][stride]: the last one is the result */
 };
 
 static inline float *shared_result(CommShared *shared)
 {
-    return shared->slots + (size_t)shared->towers * shared->stride;
+    return shared->contributions + (size_t)shared->towers * shared->stride;
 }
 
 /* ERR_INTERNAL unless the memory was made for this configuration. Before the first barrier. */
@@ -70,7 +70,7 @@ static inline void shared_part(const CommConfig *config, const CommShared *share
     *to = count * (process + 1) / ranks;
 }
 
-/* sum[0 .. count) = the slots' elements from `first` on, added in tower order; behind the values that are there already
+/* sum[0 .. count) = the contributions' elements from `first` on, added in tower order; behind the values that are there already
  * if `onto`. In blocks that stay in the first-level cache, so that each slot is read once. `copy` receives the sum too,
  * unless it is NULL. */
 void shared_add(CommShared *shared, size_t first, size_t count, bool onto, float *sum, float *copy);

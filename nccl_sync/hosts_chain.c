@@ -1,14 +1,14 @@
 /* The sum over the towers of several hosts: a chain in tower order; see hosts.h.
  *
  * A range is cut into chunks. Node n receives the prefix of a chunk, the sum of all towers of the nodes before it, into
- * its result area; each of its processes adds its part of the slots, in tower order; the leader sends the chunk on to
+ * its result area; each of its processes adds its part of the contributions, in tower order; the leader sends the chunk on to
  * node n + 1. The last node has the result, which travels back the same way. Every element is added from the left in
  * tower order, as comm_shm.c does, hence the same bits on any number of hosts; a tree would be faster on many hosts and
  * round differently. Each host sends and receives a range twice, and the last chunk is 2 (nodes - 1) messages behind the
  * first.
  *
  * The chain of a range begins when the last local tower of each process has given it. A process gives a range again only
- * after it has copied the last result, so that neither its slots nor the result area are in use then. */
+ * after it has copied the last result, so that neither its contributions nor the result area are in use then. */
 #include "kernels/base/clock.h"
 #include "nccl_sync/hosts.h"
 

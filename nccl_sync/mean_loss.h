@@ -1,6 +1,6 @@
 /* Loss accounting: {sum, count, finite, weight} per tower, never a mean of means.
  *
- * The gradient is that of the mean over all samples of the global batch, whatever each tower's share. mean_loss = sum
+ * The gradient is that of the mean over all samples of the global batch, whatever each tower's local batch. mean_loss = sum
  * of sums / sum of counts, and an empty tower contributes 0 samples; it has no loss (absent.h). If samples have weights
  * (--class-weights), their sum replaces the count. tests/unit/test_mean_loss.c has worked examples. */
 #pragma once

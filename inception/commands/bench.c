@@ -189,7 +189,7 @@ static Status bench_run(const Options *o, JobFiles *files)
     files->job.on_step_context = timing;
     files->job.quiet = true;
     if (!timing->quiet) {
-        int64_t global = shares_global(&files->job.shares);
+        int64_t global = global_batch_of(&files->job.local_batches);
         const SourceInfo *data = source_info(files->job.train);
         const char *path =
             files->job.data_path && strcmp(files->job.data_path, data->name) != 0 ? files->job.data_path : NULL;
@@ -198,12 +198,12 @@ static Status bench_run(const Options *o, JobFiles *files)
                     " images\nMode:        training\nBatch size:  %" PRId64 " global\n             %" PRId64
                     " per device\n",
                     files->job.program.model->name, data->name, data->format, path ? ", " : "", path ? path : "",
-                    data->count, global, (global / files->job.shares.towers));
+                    data->count, global, (global / files->job.local_batches.towers));
         text_printf(stdout,
                     "Num batches: %" PRId64
                     "\nDevices:     %d tower%s in %d process%s on %s, %d thread%s each\nData format: NHWC\n"
                     "Variables:   replicated\n==========\nRunning warm up\n",
-                    o->batches, files->job.shares.towers, files->job.shares.towers == 1 ? "" : "s",
+                    o->batches, files->job.local_batches.towers, files->job.local_batches.towers == 1 ? "" : "s",
                     files->job.processes, files->job.processes == 1 ? "" : "es", files->job.backend->name,
                     files->job.device.threads, files->job.device.threads == 1 ? "" : "s");
         fflush(stdout);

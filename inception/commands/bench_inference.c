@@ -40,7 +40,7 @@ static Status worker_open(const TrainJob *job, int rank, BenchWorker *w)
     *w = (BenchWorker){.job = job, .place = job_placement(job, rank)};
     ReplicaConfig config = {
         .backend = job->backend, .device = job_device(job, rank), .program = job->program, .local = 1};
-    const int32_t *batch = job->shares.batch + w->place.first_tower;
+    const int32_t *batch = job->local_batches.batch + w->place.first_tower;
     for (int t = 0, sizes = 0; t < w->place.local_towers; t++)
         if (t == 0 || batch[t] != batch[t - 1]) config.eval_n[sizes++] = batch[t];
     TRY(replica_create(&config, &w->replica));
@@ -55,7 +55,7 @@ static Status pass_run(BenchWorker *w)
     const Inferred *found;
     for (int t = 0; t < w->place.local_towers; t++) {
         Batch batch = *w->batch;
-        batch.n = w->job->shares.batch[w->place.first_tower + t];
+        batch.n = w->job->local_batches.batch[w->place.first_tower + t];
         TRY(inference_begin(w->inference, &batch));
         if (inference_pending(w->inference) > inference_ahead(w->inference)) TRY(inference_end(w->inference, &found));
     }
@@ -122,7 +122,7 @@ static Speed speed_of(const TrainJob *job, const Passes *passes)
         const double *seconds = passes->seconds + r * passes->count;
         Placement place = job_placement(job, r);
         double images = 0, total = 0;
-        for (int t = 0; t < place.local_towers; t++) images += job->shares.batch[place.first_tower + t];
+        for (int t = 0; t < place.local_towers; t++) images += job->local_batches.batch[place.first_tower + t];
         for (int64_t i = 0; i < passes->count; i++) total += seconds[i];
         for (int64_t i = 0; at && i < passes->count; i++) at[i] += images / seconds[i];
         speed.mean += images * (double)passes->count / total;
@@ -137,7 +137,7 @@ static Status speed_print(const Options *o, const TrainJob *job, const Speed *sp
 {
     if (o->json) return json_emit(speed_json(job, speed, o->batches, "mode", "inference"), JSON_COMPACT, stdout);
     printf("Mode:        inference\nBatch size:  %" PRId64 " global\nNum batches: %" PRId64 "\n",
-           shares_global(&job->shares), o->batches);
+           global_batch_of(&job->local_batches), o->batches);
     printf("total images/sec: %.2f +/- %.2f (jitter = %.2f)\n", speed->mean, speed->scatter.error,
            speed->scatter.jitter);
     return OK;

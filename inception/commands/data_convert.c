@@ -265,7 +265,7 @@ Status data_convert(const Options *o, FILE *to)
         for (int k = 0; sources[split] && k < 2; k++)
             c.fingerprint[k] ^= (2 * (uint64_t)split + 1) * source_info(sources[split])->fingerprint[k];
     }
-    if (source_info(sources[SPLIT_TRAIN])->several)
+    if (source_info(sources[SPLIT_TRAIN])->multi_label)
         TRY_OUT(FAIL(ERR_UNSUPPORTED,
                      "'%s' has a labels file; convert writes one class for each image. Shrink the images with "
                      "another program and keep labels.csv",

@@ -89,7 +89,7 @@ static Status look_at(void *context, SurveyWorker *worker, int64_t id, int32_t l
     pthread_mutex_lock(&l->lock);
     l->hash[id] = hash;
     const int32_t *labels = &label;
-    int32_t count = source_info(l->source)->several ? source_labels(l->source, id, &labels) : 1;
+    int32_t count = source_info(l->source)->multi_label ? source_labels(l->source, id, &labels) : 1;
     for (int32_t k = 0; k < count; k++) l->of_class[labels[k]]++;
     if (st != OK && l->damaged++ == 0) l->first_bad = why_of(l->source, id);
     if (st == OK) {
@@ -146,7 +146,7 @@ static void look_print(const char *name, const Source *source, const Look *l, FI
 static void classes_print(const Source *train, const Look looks[SPLITS], FILE *to)
 {
     const SourceInfo *info = source_info(train);
-    text_printf(to, "classes: %d%s\n", info->classes, info->several ? ", any number for an image" : "");
+    text_printf(to, "classes: %d%s\n", info->classes, info->multi_label ? ", any number for an image" : "");
     for (int c = 0; c < info->classes && c < CLASSES_SHOWN; c++) {
         fprintf(to, "  %6d", c);
         for (Split s = SPLIT_TRAIN; s < SPLITS; s++)
@@ -186,7 +186,7 @@ static Status info_emit(const Options *o, Source *const sets[SPLITS], const Look
         if (sets[s]) json_array_append_new(parts, look_json(part_titles[data_part(o, path, s)], sets[s], &looks[s]));
     for (int c = 0; c < train->classes; c++) json_array_append_new(names, json_text(train->class_names[c]));
     return json_emit(json_pack("{s:o, s:s, s:b, s:o, s:o}", "path", json_text(path), "format", train->format, "several",
-                               train->several, "classes", names, "parts", parts),
+                               train->multi_label, "classes", names, "parts", parts),
                      JSON_COMPACT, to);
 }
 

@@ -28,7 +28,7 @@ static void eval_introduce(const JobFiles *files)
     if (path && !strcmp(path, test->name)) path = NULL;
     text_printf(stderr, "data           %s (%s%s%s): %" PRId64 " %s%simages, %d classes%s\n", test->name, test->format,
                 path ? ", " : "", path ? path : "", test->count, part, *part ? " " : "", test->classes,
-                test->several ? ", any number for an image" : "");
+                test->multi_label ? ", any number for an image" : "");
     if (files->job.tta == TTA_FLIP)
         fprintf(stderr,
                 "predictions    mean of the probabilities of each image and of its mirror image (--tta flip)\n");
@@ -82,7 +82,7 @@ typedef struct Scores {
     ClassScore *class;            /* owned: [count] */
     int count;                    /* classes of the network, which may be more than those of the data */
     double recall, precision, f1; /* means over the classes with samples: macro averages */
-    bool several;                 /* samples have any number of classes; only then the next: */
+    bool multi_label;             /* samples have any number of classes; only then the next: */
     double micro_f1, hamming;     /* F1 of all answers together; share of wrong answers */
     /* If samples have one class, the next; the last two only with two classes, else NaN: */
     int64_t *confusion; /* owned: [label][predicted]; NULL with more than CONFUSION_MOST classes */
@@ -90,7 +90,7 @@ typedef struct Scores {
 } Scores;
 
 /* The counts of every class, from the probabilities. */
-static Status several_count(const JobFiles *files, const EvalSample *samples, const float *scores, Scores *s)
+static Status multi_label_count(const JobFiles *files, const EvalSample *samples, const float *scores, Scores *s)
 {
     int64_t right = 0, taken = 0, wanted = 0, answers = 0;
     double *average = malloc((size_t)s->count * sizeof *average), mean;
@@ -124,7 +124,7 @@ static Status several_count(const JobFiles *files, const EvalSample *samples, co
 /* ROC and precision-recall need the probabilities of all samples, of which each has one of two classes. */
 static bool has_curves(const ProgramConfig *program)
 {
-    return program->options.classes == 2 && program->loss == LOSS_SOFTMAX && !program->several;
+    return program->options.classes == 2 && program->loss == LOSS_SOFTMAX && !program->multi_label;
 }
 
 /* The counts of every class, confusion, calibration, and the curves of two classes. */
@@ -155,13 +155,14 @@ static Status scores_make(const JobFiles *files, const EvalSample *samples, cons
     int64_t with_samples = 0;
     *s = (Scores){.info = source_info(files->test),
                   .count = files->job.program.options.classes,
-                  .several = files->job.program.several,
+                  .multi_label = files->job.program.multi_label,
                   .roc_auc = ABSENT,
                   .average_precision = ABSENT};
     s->class = calloc((size_t)s->count, sizeof *s->class);
     if (!s->class) return FAIL(ERR_MEMORY, "no memory for the scores of %d classes", s->count);
     for (int c = 0; c < s->count; c++) s->class[c].class = c;
-    TRY(s->several ? several_count(files, samples, probability, s) : exclusive_count(files, samples, probability, s));
+    TRY(s->multi_label ? multi_label_count(files, samples, probability, s)
+                       : exclusive_count(files, samples, probability, s));
     for (int c = 0; c < s->count; c++) {
         const ClassScore *one = &s->class[c];
         if (!one->samples) continue;
@@ -180,7 +181,7 @@ static Status scores_make(const JobFiles *files, const EvalSample *samples, cons
 static void table_row(const Scores *s, const char *name, const double number[4], int64_t images, FILE *to)
 {
     text_printf(to, "%-24.24s", name);
-    for (int k = s->several ? 0 : 1; k < 4; k++)
+    for (int k = s->multi_label ? 0 : 1; k < 4; k++)
         fprintf(to, isfinite(number[k]) ? "  %9.4f" : "          -", number[k]);
     fprintf(to, "  %9" PRId64 "\n", images);
 }
@@ -196,7 +197,7 @@ static void scores_csv(const Scores *s, FILE *to)
 {
     char number[16];
     text_printf(to, "class,name,precision,recall,f1,images,predicted,right%s\n",
-                s->several ? ",average_precision" : "");
+                s->multi_label ? ",average_precision" : "");
     for (int c = 0; c < s->count; c++) {
         const ClassScore *one = &s->class[c];
         fprintf(to, "%d,", c);
@@ -206,8 +207,8 @@ static void scores_csv(const Scores *s, FILE *to)
         number_print(class_recall(one), to);
         number_print(class_f1(one), to);
         fprintf(to, "%" PRId64 ",%" PRId64 ",%" PRId64, one->samples, one->taken, one->right);
-        if (s->several) fputc(',', to);
-        if (s->several && isfinite(one->average)) fprintf(to, "%.6f", one->average);
+        if (s->multi_label) fputc(',', to);
+        if (s->multi_label && isfinite(one->average)) fprintf(to, "%.6f", one->average);
         fputc('\n', to);
     }
 }
@@ -222,7 +223,7 @@ static json_t *scores_json(const Scores *s)
             json_pack("{s:i, s:o, s:o, s:o, s:o, s:I}", "class", c, "name", json_text(class_text(s->info, c, number)),
                       "precision", json_finite(class_precision(one)), "recall", json_finite(class_recall(one)), "f1",
                       json_finite(class_f1(one)), "examples", (json_int_t)one->samples);
-        if (s->several) json_object_set_new(row, "average_precision", json_finite(one->average));
+        if (s->multi_label) json_object_set_new(row, "average_precision", json_finite(one->average));
         json_array_append_new(all, row);
     }
     return all;
@@ -254,7 +255,7 @@ static Status file_write(const char *path, const JobFiles *files, const EvalSamp
     if (st == OK && scores)
         scores_csv(scores, draft.to);
     else if (st == OK)
-        mistakes_print(files->test, samples, program->several ? probability : NULL, program->options.classes, ids,
+        mistakes_print(files->test, samples, program->multi_label ? probability : NULL, program->options.classes, ids,
                        found, draft.to);
     free(ids);
     TRY(st);
@@ -299,7 +300,7 @@ static Status result_json(const TrainJob *job, const EvalResult *result, int64_t
                              (json_int_t)skipped, "loss", json_finite(result->loss), "mean_precision",
                              json_finite(scores->precision), "mean_recall", json_finite(scores->recall), "mean_f1",
                              json_finite(scores->f1), "classes", scores_json(scores));
-    if (scores->several) {
+    if (scores->multi_label) {
         json_object_set_new(root, "map", json_finite(result->mean_precision));
         json_object_set_new(root, "exact_match", json_finite(exact));
         json_object_set_new(root, "micro_f1", json_finite(scores->micro_f1));
@@ -327,19 +328,19 @@ static Status result_json(const TrainJob *job, const EvalResult *result, int64_t
 static void result_print(const Options *o, const EvalResult *result, bool top5, const Scores *scores)
 {
     double count = (double)result->count;
-    if (scores->several)
+    if (scores->multi_label)
         printf("mAP = %.4f Exact match = %.4f F1 = %.4f Hamming loss = %.4f", result->mean_precision,
                (double)result->correct[0] / count, scores->micro_f1, scores->hamming);
     else
         printf("Accuracy @ 1 = %.4f", (double)result->correct[0] / count);
-    if (top5 && !scores->several) printf(" Accuracy @ 5 = %.4f", (double)result->correct[1] / count);
+    if (top5 && !scores->multi_label) printf(" Accuracy @ 5 = %.4f", (double)result->correct[1] / count);
     printf(" Loss = %.5f [%" PRId64 " examples]\n", result->loss, result->count);
     if (o->quiet) return;
     Draft table;
     if (draft_begin(&table, "a table") != OK) return; /* the accuracy has been printed; omit it */
     FILE *to = table.to;
     char number[16];
-    text_printf(to, "%-24s%s  %9s  %9s  %9s  %9s\n", "class", scores->several ? "         AP" : "", "precision",
+    text_printf(to, "%-24s%s  %9s  %9s  %9s  %9s\n", "class", scores->multi_label ? "         AP" : "", "precision",
                 "recall", "F1", "images");
     for (int c = 0; c < scores->count && scores->count <= CLASS_ROWS; c++) {
         const ClassScore *one = &scores->class[c];
@@ -353,7 +354,7 @@ static void result_print(const Options *o, const EvalResult *result, bool top5, 
     if (isfinite(scores->roc_auc))
         text_printf(to, "area under the ROC curve %.4f, average precision %.4f (class %s)\n", scores->roc_auc,
                     scores->average_precision, class_text(scores->info, 1, number));
-    if (!scores->several)
+    if (!scores->multi_label)
         text_printf(to, "balanced accuracy %.4f, calibration error %.4f\n", scores->recall, scores->calibration);
     if (scores->confusion && scores->count <= MATRIX_MOST) confusion_print(scores, to);
     if (draft_end(&table, OK) == OK) text_print(stdout, table.text);
@@ -466,7 +467,7 @@ Status eval_command(const Options *options, JobFiles *files, FILE *to)
     char weights[4096];
     (void)to;
     TRY(job_weights(options, options->weights, weights, sizeof weights));
-    if (options->cam && files->job.program.several)
+    if (options->cam && files->job.program.multi_label)
         return FAIL(ERR_ARG, "eval --cam is for images of one class each; for others, use towers predict --cam");
     files->job.program.maps = options->cam != NULL; /* a network without maps ends here, not after the evaluation */
     TRY(memory_check(&files->job));
@@ -484,7 +485,7 @@ Status eval_command(const Options *options, JobFiles *files, FILE *to)
         TRY(calibration_read(options, weights, &files->job.temperature));
     files->job.program.logits =
         files->job.tta != TTA_NONE || files->job.temperature > 0 || options->calibrate || options->errors;
-    bool keeps = files->job.program.several || files->job.keep_scores;
+    bool keeps = files->job.program.multi_label || files->job.keep_scores;
     size_t count = (size_t)source_info(files->test)->count, classes = (size_t)files->job.program.options.classes;
     EvalSample *samples = calloc(count, sizeof *samples);
     float *scores = keeps ? calloc(count * classes, sizeof *scores) : NULL;

@@ -30,7 +30,7 @@ static Status batch_time(const TrainJob *job, Replica *replica, const Batch *bat
 static void length_print(const TrainJob *job, double batch, int steps, FILE *to)
 {
     char text[DURATION_TEXT];
-    int turns = (job->shares.towers + job->processes - 1) / job->processes;
+    int turns = (job->local_batches.towers + job->processes - 1) / job->processes;
     double step = batch * turns * job->accumulate;
     text_printf(to,
                 "expected       %s of computation, by %d steps of one tower here: %.3g s a step of all, without "
@@ -42,8 +42,8 @@ static void length_print(const TrainJob *job, double batch, int steps, FILE *to)
 static LoaderConfig first_batch(const TrainJob *job)
 {
     LoaderConfig config = job_loader(job, true);
-    config.shares = job->shares;
-    while (job->shares.batch[config.first_tower] == 0) config.first_tower++;
+    config.local_batches = job->local_batches;
+    while (job->local_batches.batch[config.first_tower] == 0) config.first_tower++;
     config.local = 1;
     config.max_steps = 1;
     config.depth = 2;

@@ -367,29 +367,32 @@ Status info_run(const JobFiles *files, FILE *to)
 {
     const TrainJob *job = &files->job;
     const SourceInfo *train = source_info(job->train);
-    int64_t per_epoch = job_steps_per_epoch(job), total = job_total_steps(job), global = shares_global(&job->shares);
+    int64_t per_epoch = job_steps_per_epoch(job), total = job_total_steps(job),
+            global = global_batch_of(&job->local_batches);
     int64_t last = train->count - (job_batches_per_epoch(job) - 1) * global;
     text_printf(to, "model          %s, ", job->program.model->name);
     if (job->program.model->classes) fprintf(to, "%d classes, ", job->program.options.classes);
     fprintf(to, "%dx%d\n", job->program.options.side, job->program.options.side);
     text_printf(to, "data           %s: %" PRId64 " training, %" PRId64 " evaluation samples%s\n", train->name,
                 train->count, job->test ? source_info(job->test)->count : 0,
-                train->several ? ", any number of classes for an image" : "");
+                train->multi_label ? ", any number of classes for an image" : "");
     guess_print(job, to);
     if (job->recipe) text_printf(to, "recipe         %s\n", job->recipe);
-    text_printf(to, "towers         %d in %d process%s, %d thread%s each, on %s\n", job->shares.towers, job->processes,
-                job->processes == 1 ? "" : "es", job->device.threads, job->device.threads == 1 ? "" : "s",
-                job->backend->name);
+    text_printf(to, "towers         %d in %d process%s, %d thread%s each, on %s\n", job->local_batches.towers,
+                job->processes, job->processes == 1 ? "" : "es", job->device.threads,
+                job->device.threads == 1 ? "" : "s", job->backend->name);
     fprintf(to, "batch          %" PRId64, global);
-    if (job->shares.towers > 1) fputs(" in total:", to);
-    for (int t = 0; job->shares.towers > 1 && t < job->shares.towers; t++) fprintf(to, " %d", job->shares.batch[t]);
+    if (job->local_batches.towers > 1) fputs(" in total:", to);
+    for (int t = 0; job->local_batches.towers > 1 && t < job->local_batches.towers; t++)
+        fprintf(to, " %d", job->local_batches.batch[t]);
     text_printf(to,
                 "\nsteps          %" PRId64 " per epoch, %" PRId64 " in total; the last batch of an epoch has %" PRId64
                 " sample%s\n",
                 per_epoch, total, last, last == 1 ? "" : "s");
     text_printf(to, "run directory  %s\n", files->run_dir[0] ? files->run_dir : "(created when training starts)");
     int32_t n = 0;
-    for (int t = 0; t < job->shares.towers; t++) n = job->shares.batch[t] > n ? job->shares.batch[t] : n;
+    for (int t = 0; t < job->local_batches.towers; t++)
+        n = job->local_batches.batch[t] > n ? job->local_batches.batch[t] : n;
     return memory_table(job, n, false, to);
 }
 

@@ -142,8 +142,9 @@ static json_t *sweep_json(const RateSweep *s)
     }
     return json_pack("{s:o, s:s, s:i, s:I, s:I, s:o, s:o, s:o}", "suggestion",
                      json_finite(s->pick < 0 ? ABSENT : sweep_rate(s, s->pick)), "model", s->job->program.model->name,
-                     "towers", s->job->shares.towers, "global_batch", (json_int_t)shares_global(&s->job->shares),
-                     "steps", (json_int_t)s->count, "lr", rates, "loss", losses, "smoothed", smoothed);
+                     "towers", s->job->local_batches.towers, "global_batch",
+                     (json_int_t)global_batch_of(&s->job->local_batches), "steps", (json_int_t)s->count, "lr", rates,
+                     "loss", losses, "smoothed", smoothed);
 }
 
 /* Columns are steps, that is logarithms of rates; losses above what the sweep began with are cut. */
@@ -225,7 +226,8 @@ Status lr_auto(Options *o, JobFiles *files)
         text_printf(stderr, "--lr auto: %.3g, from %" PRId64 " steps with rates between %g and %g\n", lr, s->count,
                     o->lr_from, sweep_rate(s, s->count - 1));
     if (o->lr_reference_batch > 0) /* which it will be multiplied by */
-        lr *= (double)o->lr_reference_batch / (double)(shares_global(&probe.job.shares) * probe.job.accumulate);
+        lr *=
+            (double)o->lr_reference_batch / (double)(global_batch_of(&probe.job.local_batches) * probe.job.accumulate);
     option_settle_real(o, OPTION_ID_lr, lr);
     settled_notes_pass(&probe, files);
     json_t *root = sweep_json(s);

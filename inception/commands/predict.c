@@ -136,8 +136,8 @@ static Status batch_print(void *context, const Inferred *found)
 {
     Prediction *p = context;
     int64_t classes = p->classifier.files->job.program.options.classes;
-    bool several = p->classifier.several;
-    int most = (int)(p->options->top < classes && !several ? p->options->top : classes);
+    bool multi_label = p->classifier.multi_label;
+    int most = (int)(p->options->top < classes && !multi_label ? p->options->top : classes);
     Status st = OK;
     const Batch *batch = &found->batch;
     RankedClass *rank = malloc((size_t)classes * sizeof *rank);
@@ -152,7 +152,7 @@ static Status batch_print(void *context, const Inferred *found)
         for (int64_t k = 0; k < classes; k++) rank[k] = (RankedClass){k, found->prob[i * found->pitch + k]};
         qsort(rank, (size_t)classes, sizeof *rank, by_probability);
         int top = most;
-        if (several)
+        if (multi_label)
             for (top = 0; top < classes && (double)rank[top].probability > p->options->threshold;) top++;
         if ((st = image_take(p, found, i, rank, top)) != OK) break;
     }
@@ -291,9 +291,9 @@ static Status images_predict(const Options *o, Prediction *p)
 {
     Source *source = NULL;
     Status st = OK;
-    if (option_is_set(o, "threshold") && !p->classifier.several)
+    if (option_is_set(o, "threshold") && !p->classifier.multi_label)
         TRY_OUT(FAIL(ERR_ARG, "--threshold is for networks that give an image any number of classes; use --top"));
-    if (option_is_set(o, "top") && p->classifier.several)
+    if (option_is_set(o, "top") && p->classifier.multi_label)
         TRY_OUT(FAIL(ERR_ARG, "--top is for networks that give an image one class; use --threshold"));
     TRY_OUT(images_open(o, &source));
     p->source = source;

@@ -268,7 +268,7 @@ static void profile_print(Device *device, OpTime *times, int count, const TrainJ
     text_printf(to,
                 "\n%s, batch %d, %s on %s, %d thread%s: %.2f ms in %d ops; machine peak: %.0f GFLOP/s (matrix "
                 "product), %.1f GB/s (copy)\n\n",
-                job->program.model->name, job->shares.batch[0],
+                job->program.model->name, job->local_batches.batch[0],
                 job->device.tf32 ? "tf32" : dtype_name(job->program.compute), job->backend->name, job->device.threads,
                 job->device.threads == 1 ? "" : "s", total, count, peak->gflops, peak->gbs);
     bool terminal = isatty(fileno(to));
@@ -307,9 +307,9 @@ Status profile_run(const JobFiles *files, bool inference, FILE *to)
                             .local = 1,
                             .optimizer = job->optimizer,
                             .seed = job->seed};
-    (inference ? config.eval_n : config.train_n)[0] = job->shares.batch[0];
+    (inference ? config.eval_n : config.train_n)[0] = job->local_batches.batch[0];
     TRY_OUT(replica_create(&config, &replica));
-    TRY_OUT(bench_loader(job, job->shares.batch[0], &loader));
+    TRY_OUT(bench_loader(job, job->local_batches.batch[0], &loader));
     TRY_OUT(loader_next(loader, &batch));
     Program *program = inference ? replica_eval_program(replica, batch->n) : replica_program(replica, 0, batch->n);
     int first = program->fold_end, count = plan_op_count(program->plan) - first;

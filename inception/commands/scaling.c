@@ -1,7 +1,7 @@
 /* bench --scaling: how much faster N towers are than one, and what causes each lost percent.
  *
  * Three runs alternate over several rounds, so that changes of the machine's speed affect all of them: one tower alone
- * on its device with its share of the batch; all towers on synthetic data; and, if a data set is given, all towers on
+ * on its device with its local batch; all towers on synthetic data; and, if a data set is given, all towers on
  * it. By the ledger's clocks a tower's step is data + computation + waiting for the last tower + all-reduce + update.
  * The time lost to a part is that by which it takes longer than with one tower alone:
  *   contention   the same computation is slower beside other towers (memory, caches, cores, clocks)
@@ -79,7 +79,7 @@ static Status mode_run(const TrainJob *base, Mode mode, const Options *o, double
     job.on_step_context = times;
     job.epochs = job.max_steps = warmup + steps + 1; /* the last is not counted: its rows are incomplete */
     if (mode == MODE_ALONE) {
-        job.shares.towers = job.processes = 1;
+        job.local_batches.towers = job.processes = 1;
         job.test = NULL;
     }
     Status st = train_timed(&job, signal_number);
@@ -102,7 +102,7 @@ static Interval interval_of(const double x[ROUNDS])
 
 typedef struct Scaling {
     int towers;
-    int64_t share; /* samples per tower */
+    int64_t local_batch; /* samples per tower */
     bool real;
     double round[MODE_COUNT][ROUNDS][PART_COUNT]; /* means of one run in one round, in seconds per step */
 } Scaling;
@@ -111,7 +111,7 @@ static Interval images_per_sec(const Scaling *s, Mode mode)
 {
     double x[ROUNDS];
     int towers = mode == MODE_ALONE ? 1 : s->towers;
-    for (int r = 0; r < ROUNDS; r++) x[r] = (double)(towers * s->share) / s->round[mode][r][PART_STEP];
+    for (int r = 0; r < ROUNDS; r++) x[r] = (double)(towers * s->local_batch) / s->round[mode][r][PART_STEP];
     return interval_of(x);
 }
 
@@ -163,7 +163,7 @@ static void scaling_print(const Scaling *s, const TrainJob *job)
 {
     text_printf(stdout,
                 "Scaling of %s on %s, %" PRId64 " images per tower, %d thread%s each; %d rounds, 95 %% intervals\n\n",
-                job->program.model->name, job->backend->name, s->share, job->device.threads,
+                job->program.model->name, job->backend->name, s->local_batch, job->device.threads,
                 job->device.threads == 1 ? "" : "s", ROUNDS);
     for (int m = 0; m < MODE_COUNT; m++)
         if (m != MODE_REAL || s->real) mode_print(s, (Mode)m);
@@ -200,7 +200,7 @@ static json_t *mode_json(const Scaling *s, Mode mode)
 static Status scaling_json(const Scaling *s, const TrainJob *job)
 {
     json_t *root = json_pack("{s:s, s:s, s:i, s:I, s:i, s:i, s:o, s:o}", "model", job->program.model->name, "device",
-                             job->backend->name, "towers", s->towers, "images_per_tower", (json_int_t)s->share,
+                             job->backend->name, "towers", s->towers, "images_per_tower", (json_int_t)s->local_batch,
                              "threads", job->device.threads, "rounds", ROUNDS, "alone", mode_json(s, MODE_ALONE),
                              "together", mode_json(s, MODE_TOGETHER));
     if (s->real) json_object_set_new(root, "together_real_data", mode_json(s, MODE_REAL));
@@ -211,16 +211,16 @@ static Status scaling_json(const Scaling *s, const TrainJob *job)
 
 static Status job_check(const TrainJob *job)
 {
-    if (job->shares.towers < 2)
+    if (job->local_batches.towers < 2)
         return FAIL(ERR_ARG, "--scaling compares one tower with several; use --towers 2 or more");
-    if (job->processes != job->shares.towers)
+    if (job->processes != job->local_batches.towers)
         return FAIL(ERR_ARG,
                     "--scaling needs one process and device per tower, but there are %d towers in %d processes",
-                    job->shares.towers, job->processes);
-    for (int t = 1; t < job->shares.towers; t++)
-        if (job->shares.batch[t] != job->shares.batch[0])
+                    job->local_batches.towers, job->processes);
+    for (int t = 1; t < job->local_batches.towers; t++)
+        if (job->local_batches.batch[t] != job->local_batches.batch[0])
             return FAIL(ERR_ARG, "--scaling needs equal batch sizes, but tower %d has %d and tower 0 has %d", t,
-                        job->shares.batch[t], job->shares.batch[0]);
+                        job->local_batches.batch[t], job->local_batches.batch[0]);
     return OK;
 }
 
@@ -233,7 +233,7 @@ Status scaling_run(const Options *o, JobFiles *files)
     bool with_real = o->dataset == DATASET_FMNIST || option_is_set(o, "data-path");
     TRY(job_check(job));
     TRY(options_copy(o, &of_real)); /* a small set lowers its batch, which is not the synthetic job's */
-    Scaling s = {.towers = job->shares.towers, .share = job->shares.batch[0], .real = with_real};
+    Scaling s = {.towers = job->local_batches.towers, .local_batch = job->local_batches.batch[0], .real = with_real};
     if (with_real) TRY_OUT(job_open(&of_real, 0, &real));
     real.job.test = NULL;
     const TrainJob *jobs[MODE_COUNT] = {job, job, with_real ? &real.job : NULL};

@@ -7,16 +7,16 @@ json_t *speed_json(const TrainJob *job, const Speed *speed, int64_t steps, const
 {
     return json_pack("{s:s, s:o, s:s, s:I, s:i, s:i, s:i, s:s, s:I, s:f, s:f, s:f, s:f}", "model",
                      job->program.model->name, key, json_text(value), "device", job->backend->name, "global_batch",
-                     (json_int_t)shares_global(&job->shares), "towers", job->shares.towers, "processes", job->processes,
-                     "threads", job->device.threads, "compute", dtype_name(job->program.compute), "num_steps",
-                     (json_int_t)steps, "images_per_sec", speed->mean, "uncertainty", speed->scatter.error, "jitter",
-                     speed->scatter.jitter, "average_wall_time", speed->seconds);
+                     (json_int_t)global_batch_of(&job->local_batches), "towers", job->local_batches.towers, "processes",
+                     job->processes, "threads", job->device.threads, "compute", dtype_name(job->program.compute),
+                     "num_steps", (json_int_t)steps, "images_per_sec", speed->mean, "uncertainty", speed->scatter.error,
+                     "jitter", speed->scatter.jitter, "average_wall_time", speed->seconds);
 }
 
 Status bench_loader(const TrainJob *job, int32_t batch, Loader **made)
 {
     return loader_create(&(LoaderConfig){.source = job->train,
-                                         .shares = {.towers = 1, .batch = {batch}},
+                                         .local_batches = {.towers = 1, .batch = {batch}},
                                          .local = 1,
                                          .transform = job_transform(job, false),
                                          .max_steps = 1,

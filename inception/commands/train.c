@@ -26,14 +26,14 @@ static Status result_json(const JobFiles *files, const TrainResult *result)
     json_t *root =
         json_pack("{s:o, s:I, s:I, s:I}", "run_dir", json_text(files->run_dir), "step", (json_int_t)result->step,
                   "bad_samples", (json_int_t)result->bad_samples, "restarts", (json_int_t)result->restarts);
-    bool several = files->job.program.several;
+    bool multi_label = files->job.program.multi_label;
     if (root && result->test_top1 >= 0) {
-        json_object_set_new(root, several ? "test_map" : "test_accuracy", json_real(result->test_top1));
-        json_object_set_new(root, several ? "best_map" : "best_accuracy", json_null());
+        json_object_set_new(root, multi_label ? "test_map" : "test_accuracy", json_real(result->test_top1));
+        json_object_set_new(root, multi_label ? "best_map" : "best_accuracy", json_null());
     }
-#define SCORE(id, key, json, several_json, higher)                                                                     \
+#define SCORE(id, key, json, multi_label_json, higher)                                                                 \
     if (root && isfinite(result->best[SCORE_##id]))                                                                    \
-        json_object_set_new(root, several ? several_json : json, json_real(result->best[SCORE_##id]));
+        json_object_set_new(root, multi_label ? multi_label_json : json, json_real(result->best[SCORE_##id]));
 #include "towers/record/epoch.def"
     if (root && result->best_step) json_object_set_new(root, "best_step", json_integer((json_int_t)result->best_step));
     if (root && *result->ending) json_object_set_new(root, "ended_early", json_text(result->ending));
@@ -56,9 +56,9 @@ static void result_print(const Options *options, const JobFiles *files, const Tr
     else if (!is_finished(files, result))
         text_printf(stderr, "stopped after step %" PRId64 "\n", result->step);
     if (result->test_top1 >= 0)
-        text_printf(stderr, "test %s %.2f %%", files->job.program.several ? "mAP" : "accuracy",
+        text_printf(stderr, "test %s %.2f %%", files->job.program.multi_label ? "mAP" : "accuracy",
                     100 * result->test_top1);
-    if (result->test_top1 >= 0 && !files->job.program.several) {
+    if (result->test_top1 >= 0 && !files->job.program.multi_label) {
         int64_t count = source_info(files->job.test)->count;
         Estimate e = share_estimate(llrint(result->test_top1 * (double)count), count);
         text_printf(stderr, " +- %.1f", 50 * (e.high - e.low));

@@ -143,8 +143,8 @@ Status facts_apply(const json_t *facts, const char *path, Options *o)
         else
             text_add(&text, ": %s\n", value);
     }
-    const char *several = json_word(facts, "several_classes");
-    if (several && !strcmp(several, "true") && !json_word(facts, "loss"))
+    const char *multi_label = json_word(facts, "several_classes");
+    if (multi_label && !strcmp(multi_label, "true") && !json_word(facts, "loss"))
         text_add(&text, "loss: bce\n"); /* earlier files */
     return options_apply_yaml(o, yaml, ORIGIN_RECIPE, path);
 }

@@ -165,7 +165,7 @@ static Status schedule_fill(const Options *o, JobFiles *files, Schedule *schedul
 static Status rates_scale(const Options *o, JobFiles *files)
 {
     Schedule *s = &files->job.schedule;
-    int64_t images = shares_global(&files->job.shares) * files->job.accumulate;
+    int64_t images = global_batch_of(&files->job.local_batches) * files->job.accumulate;
     if (o->lr_reference_batch <= 0) return OK;
     double factor = (double)images / (double)o->lr_reference_batch;
     s->lr *= factor;
@@ -219,28 +219,28 @@ static Status stopping_fill(const Options *o, JobFiles *files)
 
 static Status sizes_check(const TrainJob *job)
 {
-    int64_t count = source_info(job->train)->count, global = shares_global(&job->shares);
-    int64_t most = count / job->shares.towers;
+    int64_t count = source_info(job->train)->count, global = global_batch_of(&job->local_batches);
+    int64_t most = count / job->local_batches.towers;
     if (count >= global) return OK;
     if (most == 0)
         return FAIL(ERR_ARG,
                     "%d towers cannot share a training set of %" PRId64 " samples; use --towers %" PRId64 " or less",
-                    job->shares.towers, count, count);
+                    job->local_batches.towers, count, count);
     return FAIL(ERR_ARG,
                 "the global batch of %" PRId64 " is larger than the training set of %" PRId64
                 " samples; use --batch-size %" PRId64 " or less (for each of %d towers)",
-                global, count, most, job->shares.towers);
+                global, count, most, job->local_batches.towers);
 }
 
 /* Synchronized batch norm communicates in the middle of a layer, so all towers must run at the same time. */
 static Status sync_check(TrainJob *job)
 {
-    if (job->bn_stats != BN_STATS_SYNC || job->shares.towers == 1) return OK;
-    if (job->processes != job->shares.towers)
+    if (job->bn_stats != BN_STATS_SYNC || job->local_batches.towers == 1) return OK;
+    if (job->processes != job->local_batches.towers)
         return FAIL(ERR_ARG,
                     "--bn-stats sync needs one process per tower, because towers in one process run in turns; for %d "
                     "towers use --processes %d, or use --bn-stats pooled",
-                    job->shares.towers, job->shares.towers);
+                    job->local_batches.towers, job->local_batches.towers);
     job->program.norm_into_pool = false; /* its sums cover one tower */
     return OK;
 }
@@ -306,7 +306,7 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     if (options_use(o) != USE_EVALUATE) TRY(sizes_check(job));
     if (options_use(o) == USE_LEARN) TRY(rates_scale(o, files));
     job->schedule.epoch_steps =
-        (double)source_info(job->train)->count / (double)(shares_global(&job->shares) * job->accumulate);
+        (double)source_info(job->train)->count / (double)(global_batch_of(&job->local_batches) * job->accumulate);
     return job_texts(o, files);
 }
 

@@ -59,10 +59,10 @@ enum { RATES_MAX = 256 };
 int modules_list(const Program *program, NameFactor modules[RATES_MAX]);
 /* rates.c: elements of the parameters or running averages with such names (names.h); NULL: all. */
 int64_t role_count(const Graph *graph, Role role, const char *names);
-/* job_towers.c: towers, processes, devices and threads; and each tower's share of the batch. The data need not be open. */
+/* job_towers.c: towers, processes, devices and threads; and each tower's local batch. The data need not be open. */
 NODISCARD Status job_towers(const Options *options, JobFiles *files);
 /* The batch of each of `towers` towers, by --tower-batch, --global-batch-size or --batch-size; 1 each while that is "max". */
-NODISCARD Status job_shares(const Options *options, int towers, Shares *shares);
+NODISCARD Status job_local_batches(const Options *options, int towers, LocalBatches *local_batches);
 /* Data, towers, optimizer, schedule. Resolves `options`, the batch at last, which depends on all of these; then they are const.
  * `synthetic` > 0 replaces the data set by that many synthetic samples. */
 NODISCARD Status job_open(Options *options, int64_t synthetic, JobFiles *files);

@@ -289,7 +289,7 @@ Status job_order_check(const Options *o, const SourceInfo *info)
     if (o->shuffle_window > 0 && !info->shard_first)
         return FAIL(ERR_ARG, "--shuffle-window is for shards; %s holds none", info->name);
     if (o->sampler != SAMPLER_BALANCED) return OK;
-    if (info->several)
+    if (info->multi_label)
         return FAIL(ERR_UNSUPPORTED,
                     "--sampler balanced draws the one class of an image, but the images of %s have several; "
                     "use --class-weights auto",
@@ -300,12 +300,12 @@ Status job_order_check(const Options *o, const SourceInfo *info)
 }
 
 /* Images with any number of classes. */
-static Status several_check(const Options *o, JobFiles *files)
+static Status multi_label_check(const Options *o, JobFiles *files)
 {
     ProgramConfig *program = &files->job.program;
     const SourceInfo *train = source_info(files->job.train);
-    program->several = train->several;
-    if (!train->several) return OK;
+    program->multi_label = train->multi_label;
+    if (!train->multi_label) return OK;
     if (program->loss != LOSS_BCE)
         return FAIL(ERR_ARG,
                     "%s has a labels file, with any number of classes for an image: use --loss bce (or remove "
@@ -329,7 +329,7 @@ static Status mixing_fill(const Options *o, JobFiles *files)
     TrainJob *job = &files->job;
     ProgramConfig *program = &job->program;
     if (program->model->phases) return OK;
-    TRY(several_check(o, files));
+    TRY(multi_label_check(o, files));
     TRY(job_class_weights(o, files));
     bool bce = program->loss == LOSS_BCE;
     program->weighted = files->class_weight && !bce;

@@ -37,7 +37,7 @@ static void settings_print(const Options *o, const JobFiles *files, FILE *to)
     const TrainJob *job = &files->job;
     bool cpu = job->backend->on_host;
     fprintf(to, "model: %s\ndevice: %s\ntowers: %d\n", job->program.model->name, job->backend->name,
-            job->shares.towers);
+            job->local_batches.towers);
     if (!cpu && !job->comm.ordered)
         fprintf(to, "processes: %d\n", job->processes); /* they determine the order of sums */
     data_print("training data", job->train, to);
@@ -110,12 +110,12 @@ static char *environment_text(const JobFiles *files)
     clock_gettime(CLOCK_REALTIME, &now);
     if (uname(&host) != 0) memset(&host, 0, sizeof host);
     if (localtime_r(&now.tv_sec, &local)) strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S%z", &local);
-    json_t *root =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:f, s:i, s:i, s:i, s:i}", "towers", TOWERS_VERSION, "commit",
-                  program_commit, "compiler", __VERSION__, "backend", job->backend->name, "system", host.sysname,
-                  "release", host.release, "started", when, "started_at",
-                  (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, "cores", (int)sysconf(_SC_NPROCESSORS_ONLN),
-                  "towers_count", job->shares.towers, "processes", job->processes, "threads", job->device.threads);
+    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:f, s:i, s:i, s:i, s:i}", "towers", TOWERS_VERSION,
+                             "commit", program_commit, "compiler", __VERSION__, "backend", job->backend->name, "system",
+                             host.sysname, "release", host.release, "started", when, "started_at",
+                             (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, "cores",
+                             (int)sysconf(_SC_NPROCESSORS_ONLN), "towers_count", job->local_batches.towers, "processes",
+                             job->processes, "threads", job->device.threads);
     char *command = command_text();
     json_object_set_new(root, "model", json_string(job->program.model->name));
     json_object_set_new(root, "data", json_text(source_info(job->train)->name));
@@ -124,7 +124,7 @@ static char *environment_text(const JobFiles *files)
     json_object_set_new(root, "data_format", json_string(source_info(job->train)->format));
     json_object_set_new(root, "classes", json_integer(job->program.options.classes));
     json_object_set_new(root, "channels", json_integer(job->program.options.channels));
-    json_object_set_new(root, "several_classes", json_boolean(source_info(job->train)->several));
+    json_object_set_new(root, "several_classes", json_boolean(source_info(job->train)->multi_label));
     json_object_set_new(root, "class_names", class_names(source_info(job->train)));
     snprintf(base, sizeof base, "%" PRId32, source_info(job->train)->first_label);
     json_object_set_new(root, "label_base", json_string(base));
@@ -133,7 +133,7 @@ static char *environment_text(const JobFiles *files)
         json_array_append_new(weights, json_real((double)files->class_weight[i]));
     if (weights) json_object_set_new(root, "class_weights", weights);
     json_t *hosts = job->control ? json_array() : NULL; /* of each tower */
-    for (int t = 0; hosts && t < job->shares.towers; t++)
+    for (int t = 0; hosts && t < job->local_batches.towers; t++)
         json_array_append_new(hosts, json_text(control_host(job->control, job_tower_node(job, t))));
     if (hosts) json_object_set_new(root, "hosts", hosts);
     if (command) json_object_set_new(root, "command", json_text(command));

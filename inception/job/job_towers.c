@@ -62,9 +62,9 @@ static Status nodes_check(const Options *o, int towers, JobFiles *files)
     return OK;
 }
 
-Status job_shares(const Options *o, int towers, Shares *shares)
+Status job_local_batches(const Options *o, int towers, LocalBatches *local_batches)
 {
-    shares->towers = towers;
+    local_batches->towers = towers;
     if (o->tower_batch.count && o->tower_batch.count != towers)
         return FAIL(ERR_ARG, "--tower-batch lists %d batch sizes for %d towers; give one per tower",
                     o->tower_batch.count, towers);
@@ -74,15 +74,16 @@ Status job_shares(const Options *o, int towers, Shares *shares)
             snprintf(smaller, sizeof smaller, "%" PRId64 " or ", o->global_batch_size / towers * towers);
         return FAIL(ERR_ARG,
                     "--global-batch-size %" PRId64 " is not divisible by %d towers; use %s%" PRId64
-                    ", or --tower-batch for unequal shares",
+                    ", or --tower-batch for unequal local batches",
                     o->global_batch_size, towers, smaller, (o->global_batch_size / towers + 1) * towers);
     }
     for (int t = 0; t < towers; t++)
-        shares->batch[t] = (int32_t)(o->tower_batch.count          ? o->tower_batch.value[t]
-                                     : o->global_batch_size > 0    ? o->global_batch_size / towers
-                                     : o->batch_size == OPTION_MAX ? 1 /* until batch_resolve */
-                                                                   : o->batch_size);
-    return shares_global(shares) > 0 ? OK : FAIL(ERR_ARG, "--tower-batch: at least one batch size must be above 0");
+        local_batches->batch[t] = (int32_t)(o->tower_batch.count          ? o->tower_batch.value[t]
+                                            : o->global_batch_size > 0    ? o->global_batch_size / towers
+                                            : o->batch_size == OPTION_MAX ? 1 /* until batch_resolve */
+                                                                          : o->batch_size);
+    return global_batch_of(local_batches) > 0 ? OK
+                                              : FAIL(ERR_ARG, "--tower-batch: at least one batch size must be above 0");
 }
 
 static Status gpus_check(const IntList *gpus, int visible)
@@ -142,5 +143,5 @@ Status job_towers(const Options *o, JobFiles *files)
     if (*note) job_note(files, "%s", note);
     job->gpu_count = o->gpus.count < GPUS_MAX ? o->gpus.count : GPUS_MAX;
     for (int i = 0; i < job->gpu_count; i++) job->gpu[i] = (int)o->gpus.value[i];
-    return job_shares(o, towers, &job->shares);
+    return job_local_batches(o, towers, &job->local_batches);
 }

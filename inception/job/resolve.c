@@ -175,7 +175,7 @@ static Status batch_choose(Options *o, JobFiles *files)
     TrainJob *job = &files->job;
     BatchFit fit;
     if (o->batch_size != OPTION_MAX || o->tower_batch.count || o->global_batch_size > 0) return OK;
-    int64_t most = source_info(job->train)->count / job->shares.towers;
+    int64_t most = source_info(job->train)->count / job->local_batches.towers;
     TrainJob whole = *job;
     if (job->unfreeze_epoch) whole.program.freeze = NULL; /* all parameters must fit in the end */
     TRY(batch_max_find(&whole, (int32_t)(most < limit ? most : limit), &fit));
@@ -183,23 +183,23 @@ static Status batch_choose(Options *o, JobFiles *files)
     settled_note(files, "batch size %d needs %.1f of the %.1f GiB of free memory%s", fit.n,
                  (double)fit.bytes / (1 << 30), (double)fit.free_bytes / (1 << 30),
                  fit.n == most ? " and covers all samples" : "");
-    return job_shares(o, job->shares.towers, &job->shares);
+    return job_local_batches(o, job->local_batches.towers, &job->local_batches);
 }
 
 /* A batch that nobody asked for, the default's or a recipe's, becomes as small as the set. */
 static Status batch_lower(Options *o, JobFiles *files)
 {
     TrainJob *job = &files->job;
-    int64_t count = source_info(job->train)->count, towers = job->shares.towers, most = count / towers;
+    int64_t count = source_info(job->train)->count, towers = job->local_batches.towers, most = count / towers;
     bool all = o->global_batch_size > 0;
     OptionOrigin origin = o->origin[all ? OPTION_ID_global_batch_size : OPTION_ID_batch_size];
     if (options_use(o) == USE_EVALUATE || o->tower_batch.count || origin >= ORIGIN_RUN || most == 0 ||
-        count >= shares_global(&job->shares))
+        count >= global_batch_of(&job->local_batches))
         return OK;
     settled_note(files, "batch size %" PRId64 " instead of %" PRId64 "%s, as there are %" PRId64 " training samples",
                  most, all ? o->global_batch_size / towers : o->batch_size, towers > 1 ? " for each tower" : "", count);
     option_settle_int(o, all ? OPTION_ID_global_batch_size : OPTION_ID_batch_size, all ? most * towers : most);
-    return job_shares(o, (int)towers, &job->shares);
+    return job_local_batches(o, (int)towers, &job->local_batches);
 }
 
 Status batch_resolve(Options *o, JobFiles *files)

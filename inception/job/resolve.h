@@ -8,6 +8,6 @@
  * job.sides. Errors: options that exclude each other, have no effect or do not fit the model; ERR_UNSUPPORTED, ERR_DEVICE: the device
  * cannot compute in the type of --amp. */
 NODISCARD Status job_resolve(Options *options, JobFiles *files);
-/* --batch-size max, and a batch that is larger than the data though nobody has asked for it; the job's shares follow. Needs a job that is
+/* --batch-size max, and a batch that is larger than the data though nobody has asked for it; the job's local batches follow. Needs a job that is
  * filled in, because its memory decides. */
 NODISCARD Status batch_resolve(Options *options, JobFiles *files);

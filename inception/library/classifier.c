@@ -16,7 +16,7 @@ static Status facts_take(Options *o, const char *weights, bool own, Classifier *
 {
     json_t *facts;
     TRY(facts_read(o, weights, &facts));
-    const char *crop = json_word(facts, "crop"), *several = json_word(facts, "several_classes"),
+    const char *crop = json_word(facts, "crop"), *multi_label = json_word(facts, "several_classes"),
                *classes = json_word(facts, "classes");
     json_t *names = json_object_get(facts, "class_names");
     if (names || !own) {
@@ -24,7 +24,7 @@ static Status facts_take(Options *o, const char *weights, bool own, Classifier *
         c->names = json_incref(names);
     }
     if (crop) c->photos = strcmp(crop, "whole") != 0;
-    if (several) c->several = !strcmp(several, "true");
+    if (multi_label) c->multi_label = !strcmp(multi_label, "true");
     if (o->classes <= 0 && classes) option_settle_int(o, OPTION_ID_classes, strtoll(classes, NULL, 10));
     if (o->classes <= 0) option_settle_int(o, OPTION_ID_classes, (int64_t)json_array_size(c->names));
     json_decref(facts);
@@ -43,7 +43,7 @@ static void environment_take(Options *o, Classifier *c)
     const char *format = json_word(root, "data_format");
     int64_t classes = json_whole(root, "classes");
     if (json_is_array(names) && json_array_size(names) > 0) c->names = json_incref(names);
-    c->several = json_is_true(json_object_get(root, "several_classes"));
+    c->multi_label = json_is_true(json_object_get(root, "several_classes"));
     if (format) c->photos = strcmp(format, "IDX") != 0 && strcmp(format, "generated") != 0;
     if (o->classes <= 0)
         option_settle_int(o, OPTION_ID_classes, classes > 0 ? classes : (int64_t)json_array_size(c->names));
@@ -115,14 +115,14 @@ Status classifier_run(const Classifier *c, const Source *source, int32_t batch, 
     const TrainJob *job = &c->files->job;
     int64_t count = source_info(source)->count;
     LoaderConfig config = {.source = source,
-                           .shares = {.towers = 1, .batch = {batch}},
+                           .local_batches = {.towers = 1, .batch = {batch}},
                            .local = 1,
                            .targets = job->program.targets ? job_targets(job, false) : (TargetRule){0},
                            .transform = job_transform(job, false),
                            .bad = BAD_SKIP,
                            .workers = workers,
                            .depth = 4};
-    config.max_steps = shares_steps_per_epoch(&config.shares, count);
+    config.max_steps = steps_per_epoch_of(&config.local_batches, count);
     TRY_OUT(loader_create(&config, &loader));
     TRY_OUT(inference_open(c->replica, loader, true, job->tta, job->temperature, &inference));
     for (int64_t done = 0; done < count;) {

@@ -9,9 +9,9 @@
 typedef struct Classifier {
     JobFiles *files; /* borrowed */
     char weights[PATH_BYTES];
-    bool several, photos; /* images have any number of classes; they have any size */
-    json_t *names;        /* owned: of the classes, or NULL */
-    Replica *replica;     /* owned */
+    bool multi_label, photos; /* images have any number of classes; they have any size */
+    json_t *names;            /* owned: of the classes, or NULL */
+    Replica *replica;         /* owned */
 } Classifier;
 
 /* From the first argument of `options` (a run, a file of weights, or a model with --weights) to the network and the

@@ -202,7 +202,7 @@ PUBLIC const char *towers_class_name(const towers_network *t, int class_number)
 
 PUBLIC int towers_several_classes(const towers_network *t)
 {
-    return t->classifier.several;
+    return t->classifier.multi_label;
 }
 
 PUBLIC int towers_turns_upright(const towers_network *t)

@@ -28,7 +28,7 @@ Status images_read(const ImagesConfig *config, Images *images)
     Status st = OK;
     Loader *loader = NULL;
     LoaderConfig reading = {.source = config->source,
-                            .shares = {.towers = 1, .batch = {READ_BATCH}},
+                            .local_batches = {.towers = 1, .batch = {READ_BATCH}},
                             .local = 1,
                             .seed = config->seed,
                             .shuffle = true,
@@ -37,7 +37,7 @@ Status images_read(const ImagesConfig *config, Images *images)
                             .depth = 4};
     int64_t available = source_info(config->source)->count,
             count = config->count < available ? config->count : available;
-    reading.max_steps = shares_steps_per_epoch(&reading.shares, count);
+    reading.max_steps = steps_per_epoch_of(&reading.local_batches, count);
     TRY(images_create(count, config->transform.side, source_info(config->source)->c, images));
     TRY_OUT(loader_create(&reading, &loader));
     for (int64_t done = 0; done < count;) {

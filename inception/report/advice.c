@@ -179,7 +179,7 @@ void advice_make(const Run *run, const Run *whole, const json_t *environment, Ad
     advice->balance = balance_of(run, environment);
     const Trend *trend = &advice->trend;
     bool guessed = false, unclear = false;
-    if (advice->images && !run->several) {
+    if (advice->images && !run->multi_label) {
         Estimate share = share_estimate(advice->right, advice->images);
         double guessing = (double)advice->most_images / (double)advice->images;
         guessed = share.low <= guessing;

@@ -31,7 +31,7 @@ static const char *plural(int64_t count)
 static void accuracy_sentence(const Run *run, const Advice *advice, Text *answer)
 {
     const EpochRecord *best = run_best_epoch(run);
-    const char *score = run->several ? "mean average precision" : "test accuracy";
+    const char *score = run->multi_label ? "mean average precision" : "test accuracy";
     if (!best) {
         if (!run->phase) text_add(answer, "The run has no evaluation, so its accuracy is not known. ");
         return;
@@ -238,7 +238,7 @@ static void advice_sentence(const Run *run, const Advice *advice, Text *answer)
                  100 * (double)b->rare_right / (double)b->rare, 100 * (double)b->others_right / (double)b->others);
         break;
     case ADVICE_SHORT:
-        text_add(answer, "more --epochs, as %s rose to the end.", run->several ? "precision" : "accuracy");
+        text_add(answer, "more --epochs, as %s rose to the end.", run->multi_label ? "precision" : "accuracy");
         break;
     case ADVICE_FEW:
         text_add(answer,

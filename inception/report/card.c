@@ -183,7 +183,7 @@ static void scores_write(const Card *card)
     fputs("\n## Scores\n\n", card->to);
     if (best) {
         fprintf(card->to, "The weights in `best.safetensors` are those of epoch %" PRId64 ": %s %.2f %%", best->epoch,
-                card->run->several ? "mAP" : "accuracy", 100 * best->test_top1);
+                card->run->multi_label ? "mAP" : "accuracy", 100 * best->test_top1);
         if (isfinite(best->test_loss)) fprintf(card->to, ", loss %.4g", best->test_loss);
         fputs(", on the images for evaluation.\n", card->to);
     } else if (card->row.kind != NOT_SCORED) {
@@ -303,7 +303,7 @@ Status card_print(const char *run_dir, FILE *to)
     card.environment = json_of_run(run_dir, "env.json");
     card.calibration = json_of_run(run_dir, "calibration.json");
     card.generates = model_find(json_word_or_empty(card.environment, "model"), &model) == OK && model->phases;
-    card.chooses = !card.generates && !run->several && !(setting(&card, "loss", loss) && !strcmp(loss, "bce"));
+    card.chooses = !card.generates && !run->multi_label && !(setting(&card, "loss", loss) && !strcmp(loss, "bce"));
     static void (*const sections[])(const Card *) = {head_write,        data_write,   settings_write, scores_write,
                                                      calibration_write, limits_write, origin_write};
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) sections[i](&card);

@@ -147,7 +147,8 @@ static void difference_print(const Run *a, const Run *b, const RunDifference *d,
                 "B - A");
     difference_row("mean_loss", &d->loss, 1, to);
     for (int i = 0; i < count; i++) difference_row(terms[i].name, &terms[i].measured, 1, to);
-    if (predicts || !b->phase) difference_row(a->several ? "test mAP, %" : "test accuracy, %", &d->accuracy, 100, to);
+    if (predicts || !b->phase)
+        difference_row(a->multi_label ? "test mAP, %" : "test accuracy, %", &d->accuracy, 100, to);
     if (generates && !d->other_features) difference_row("KID of the images", &d->kid, 1, to);
     difference_row("images per second", &d->speed, 1, to);
     losses_note(d, to);

@@ -151,7 +151,7 @@ static void settings_report(const ScoredRun *all, int count, const Repetition *b
     snprintf(key, sizeof key, "%ss", by->word);
     if (!root)
         text_printf(to, "\nOver %s\n\n  setting       %s  %12s  deviation   first run\n", key, key,
-                    all[0].run->several ? "test mAP, %" : "accuracy, %");
+                    all[0].run->multi_label ? "test mAP, %" : "accuracy, %");
     for (int s = 0; s < settings; s++) setting_report(all, count, by, s, numbers, rows, to);
     for (int s = 1; s < settings; s++) {
         FoldDifference d = settings_compare(all, count, s, numbers);

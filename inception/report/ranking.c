@@ -44,7 +44,7 @@ static Status ranks_make(const Run *runs, int count, RankedRun *ranks, StepSpan 
         TRY(run_difference(&runs[0], &runs[i], &d));
         ranks[i] = (RankedRun){.run = &runs[i], .number = i + 1, .accuracy = d.accuracy.b, .kid = d.kid.b, .p = ABSENT};
         kids &= isfinite(d.kid.b) && !d.other_features;
-        accuracies &= isfinite(ranks[i].accuracy) && runs[i].several == runs[0].several;
+        accuracies &= isfinite(ranks[i].accuracy) && runs[i].multi_label == runs[0].multi_label;
         losses &= runs[i].phase == NULL;
     }
     TRY(means_take(runs, count, ranks, images));
@@ -95,7 +95,7 @@ const char *ranking_name(const Ranking *ranking)
     return ranking->by == RANKED_BY_LOSS      ? "the training loss"
            : ranking->by == RANKED_BY_KID     ? "the KID of the generated images"
            : ranking->by == RANKED_BY_NOTHING ? "nothing"
-           : ranking->row[0].run->several     ? "the last test mAP"
+           : ranking->row[0].run->multi_label ? "the last test mAP"
                                               : "the last test accuracy";
 }
 
@@ -110,7 +110,7 @@ void ranked_score_text(const Ranking *ranking, const RankedRun *run, char text[R
 static void ranks_print(const RankedRun *ranks, int count, StepSpan images, RankedBy by, FILE *to)
 {
     char loss[NUMBER_TEXT], score[NUMBER_TEXT], speed[NUMBER_TEXT], test[RANKING_TEXT] = "";
-    bool kids = by == RANKED_BY_KID, several = ranks[0].run->several;
+    bool kids = by == RANKED_BY_KID, multi_label = ranks[0].run->multi_label;
     if (by == RANKED_BY_NOTHING) {
         fputs(ranks[0].run->phase
                   ? "\nNo ranking: the losses of phases that train against each other tell nothing about the images; "
@@ -122,12 +122,12 @@ static void ranks_print(const RankedRun *ranks, int count, StepSpan images, Rank
     text_printf(to, "\nRanking by %s\n\n  rank %12s %16s %18s   %-26s run\n",
                 by == RANKED_BY_LOSS ? "loss (not all runs were evaluated)"
                 : kids               ? "KID of the generated images, lowest first"
-                : several            ? "test mAP"
+                : multi_label        ? "test mAP"
                                      : "test accuracy",
                 "mean_loss",
-                kids      ? "KID"
-                : several ? "test mAP, %"
-                          : "test accuracy, %",
+                kids          ? "KID"
+                : multi_label ? "test mAP, %"
+                              : "test accuracy, %",
                 "images per second", "difference from the best");
     for (int i = 0; i < count; i++) {
         const RankedRun *r = &ranks[i];

@@ -61,11 +61,12 @@ static void accuracy_cards(const Run *run, FILE *to)
 {
     const EpochRecord *best = run_best_epoch(run), *last = run_last_test(run);
     if (!best) return;
-    bool same = best->test_top1 == last->test_top1, several = run->several;
-    const char *first = several ? "test mAP, best epoch" : "test accuracy, best epoch";
-    card(to, same ? (several ? "test mAP" : "test accuracy") : first, "%.2f&nbsp;%%", 100 * best->test_top1);
+    bool same = best->test_top1 == last->test_top1, multi_label = run->multi_label;
+    const char *first = multi_label ? "test mAP, best epoch" : "test accuracy, best epoch";
+    card(to, same ? (multi_label ? "test mAP" : "test accuracy") : first, "%.2f&nbsp;%%", 100 * best->test_top1);
     if (!same)
-        card(to, several ? "test mAP at the end" : "test accuracy at the end", "%.2f&nbsp;%%", 100 * last->test_top1);
+        card(to, multi_label ? "test mAP at the end" : "test accuracy at the end", "%.2f&nbsp;%%",
+             100 * last->test_top1);
     if (isfinite(best->test_loss)) card(to, same ? "test loss" : "test loss, best epoch", "%.4g", best->test_loss);
 }
 

@@ -47,8 +47,8 @@ static void figure_accuracy(Figures *f)
                                    "steps, during which the weights change.";
     static const char precision[] = "Per cent, at the end of each epoch. Test: mean average precision. Training: the "
                                     "share of images with exactly the right classes, averaged over the epoch's steps.";
-    bool several = f->run->several;
-    epochs_figure(f, several ? "mAP and exact matches" : "Accuracy", several ? precision : accuracy,
+    bool multi_label = f->run->multi_label;
+    epochs_figure(f, multi_label ? "mAP and exact matches" : "Accuracy", multi_label ? precision : accuracy,
                   offsetof(EpochRecord, train_top1), offsetof(EpochRecord, test_top1), 100);
 }
 

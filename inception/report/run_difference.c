@@ -143,11 +143,11 @@ static Status accuracy_compare(const Run *a, const Run *b, RunDifference *d)
 {
     Measured *accuracy = &d->accuracy;
     const EpochRecord *last_a = run_last_test(a), *last_b = run_last_test(b);
-    if (a->several != b->several) return OK; /* mAP is no accuracy */
+    if (a->multi_label != b->multi_label) return OK; /* mAP is no accuracy */
     if (last_a) accuracy->a = last_a->test_top1;
     if (last_b) accuracy->b = last_b->test_top1;
     accuracy->change.mean = accuracy->b - accuracy->a;
-    if (!last_a || !last_b || a->several) return OK;
+    if (!last_a || !last_b || a->multi_label) return OK;
     int64_t an = test_samples(a), bn = test_samples(b);
     TRY(paired_accuracy(a, b, &d->paired));
     PairedAccuracy *p = &d->paired;
@@ -273,7 +273,7 @@ static void untested_write(const RunDifference *d, Text *to)
                  a && b ? "both runs"
                  : a    ? "the first run"
                         : "the second run");
-    if (!d->several && isfinite(d->accuracy.a) && isfinite(d->accuracy.b) && is_absent(d->accuracy.change.p))
+    if (!d->multi_label && isfinite(d->accuracy.a) && isfinite(d->accuracy.b) && is_absent(d->accuracy.change.p))
         text_add(to,
                  "%sTheir test accuracies were not tested for a difference: on how many images they were measured is "
                  "not recorded.",
@@ -376,7 +376,7 @@ void subjects_compare(const Run *a, const Run *b, char text[VERDICT_BYTES])
 Status run_difference(const Run *a, const Run *b, RunDifference *d)
 {
     const Measured unknown = {ABSENT, ABSENT, unknown_estimate(ABSENT, 0)};
-    *d = (RunDifference){unknown, unknown, unknown, unknown, .several = a->several};
+    *d = (RunDifference){unknown, unknown, unknown, unknown, .multi_label = a->multi_label};
     TRY(steps_compare(a, b, d));
     TRY(accuracy_compare(a, b, d));
     kid_compare(a, b, d);

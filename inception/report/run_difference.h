@@ -21,7 +21,7 @@ typedef struct Measured {
 
 typedef struct RunDifference {
     Measured loss, accuracy, speed, kid;
-    bool several;        /* accuracies are mAP, which has no test here */
+    bool multi_label;    /* accuracies are mAP, which has no test here */
     bool other_features; /* KIDs of different features are not compared */
     bool images_known;   /* else an older version recorded not all steps of a run, nor how many images they had */
     int64_t steps;       /* number of pairs of losses */

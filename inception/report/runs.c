@@ -102,8 +102,8 @@ bool run_scores_better(ScoreKind kind, double score, ScoreKind than_kind, double
 double epoch_score(const EpochRecord *e, ScoreKind kind)
 {
     switch (kind) {
-    case SCORED_BY_ACCURACY: return e->several ? ABSENT : e->test_top1;
-    case SCORED_BY_MAP: return e->several ? e->test_top1 : ABSENT;
+    case SCORED_BY_ACCURACY: return e->multi_label ? ABSENT : e->test_top1;
+    case SCORED_BY_MAP: return e->multi_label ? e->test_top1 : ABSENT;
     case SCORED_BY_KID: return e->kid;
     case SCORED_BY_LOSS: return e->train_loss;
     default: return ABSENT;

@@ -14,12 +14,12 @@ typedef struct Sigmoid {
     const Tensor *logits, *prob, *targets;
     const float *weights; /* NULL: 1 each */
     const int32_t *labels;
-    bool several;
+    bool multi_label;
     LossSample *samples;
 } Sigmoid;
 
 /* Whether exactly the right classes have a probability above 0.5, and whether the most probable class is right. */
-static void several_correct(Dtype dtype, const void *x, const float *target, int64_t classes, bool correct[2])
+static void multi_label_correct(Dtype dtype, const void *x, const float *target, int64_t classes, bool correct[2])
 {
     int64_t top = 0;
     correct[0] = true;
@@ -44,9 +44,9 @@ static LossSample sigmoid_sample(const Sigmoid *op, const void *x, int32_t label
     }
     found.loss /= (double)classes;
     if (label == LABEL_NONE) return (LossSample){0};
-    if (!op->several && (label < 0 || label >= classes)) return (LossSample){.loss = (double)NAN};
-    if (op->several) {
-        several_correct(dtype, x, target, classes, found.correct);
+    if (!op->multi_label && (label < 0 || label >= classes)) return (LossSample){.loss = (double)NAN};
+    if (op->multi_label) {
+        multi_label_correct(dtype, x, target, classes, found.correct);
     } else {
         int32_t before = classes_before(dtype, x, classes, label);
         found.correct[0] = before < 1;
@@ -67,8 +67,9 @@ static void sigmoid_chunk(void *context, int64_t first, int64_t end)
 
 static Status sigmoid_loss_launch(Device *device, OpCall *call)
 {
-    Sigmoid op = {&call->in[0],     &call->out[1],           &call->in[2],   call->in[3].data,
-                  call->in[1].data, call->attr.loss.several, call->workspace};
+    Sigmoid op = {&call->in[0],     &call->out[1],    &call->in[2],
+                  call->in[3].data, call->in[1].data, call->attr.loss.multi_label,
+                  call->workspace};
     chunks_run(device, op.logits->shape.n, larger(1, 512 / op.logits->shape.c), sigmoid_chunk, &op);
     loss_sum(op.samples, op.logits->shape.n, call);
     return OK;

@@ -6,7 +6,7 @@ struct Sigmoid {
     const float *weights;         /* NULL: 1 each */
     const int32_t *labels;
     LossOutputs outputs;
-    bool several;
+    bool multi_label;
 };
 
 /* The loss of this block's sample times the classes; writes the probabilities. */
@@ -23,7 +23,7 @@ DEVICE double sigmoid_terms(const Sigmoid &o, int64_t row, const float *target, 
 }
 
 /* Hits with several classes for a sample. */
-DEVICE void several_correct(const Sigmoid &o, int64_t row, const float *target, double *sums, int32_t correct[2])
+DEVICE void multi_label_correct(const Sigmoid &o, int64_t row, const float *target, double *sums, int32_t correct[2])
 {
     SHARED_ARRAY(float, tops, WARPS);
     SHARED_ARRAY(float, places, WARPS);
@@ -50,9 +50,9 @@ BOUNDED sigmoid_loss_kernel(const __grid_constant__ Sigmoid o)
     int64_t row = blockIdx.x * o.logits.pitch;
     const float *target = (const float *)o.targets.data + blockIdx.x * o.targets.pitch;
     Sample sample = {sigmoid_terms(o, row, target, sums) / classes, {0, 0}};
-    bool known = o.several || (label >= 0 && label < classes);
-    if (o.several) {
-        several_correct(o, row, target, sums, sample.correct);
+    bool known = o.multi_label || (label >= 0 && label < classes);
+    if (o.multi_label) {
+        multi_label_correct(o, row, target, sums, sample.correct);
     } else {
         float mine = logit(o.logits, row, known ? label : 0);
         double before = 0;
@@ -78,7 +78,7 @@ cudaError_t kernel_sigmoid_loss(const OpCall *call, cudaStream_t stream)
     o.weights = (const float *)call->in[3].data;
     o.prob = call->out[1];
     o.outputs = loss_outputs(call);
-    o.several = call->attr.loss.several;
+    o.multi_label = call->attr.loss.multi_label;
     LAUNCH((sigmoid_loss_kernel), (uint32_t)o.logits.shape.n, block_for(o.logits.shape.c), stream, o);
     return LAUNCH_ERROR();
 }

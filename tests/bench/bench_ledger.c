@@ -133,7 +133,7 @@ static TrainJob job_make(const Model *model, const Source *data, int towers, int
                     .pool_behind_conv = true},
         .train = data,
         .backend = &bare,
-        .shares = {.towers = towers},
+        .local_batches = {.towers = towers},
         .processes = towers,
         .device = {DEVICE_USUAL, .threads = 1},
         .optimizer = {.kind = OPTIMIZER_ADAM, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-7f},
@@ -150,7 +150,7 @@ static TrainJob job_make(const Model *model, const Source *data, int towers, int
         .on_step = step_seen,
         .on_step_context = times,
     };
-    for (int t = 0; t < towers; t++) job.shares.batch[t] = batch;
+    for (int t = 0; t < towers; t++) job.local_batches.batch[t] = batch;
     return job;
 }
 

@@ -297,12 +297,12 @@ static Status poison_gradients(Device *device, int tower, int64_t step, float *g
 
 /* ---- state damaged after the update */
 
-static Status poison_state(Replica *replica, int slot, int tower, int64_t step)
+static Status poison_state(Replica *replica, int local, int tower, int64_t step)
 {
     const Fault *fault = poison_of(tower, step);
     float *arena = !fault              ? NULL
                    : fault->weights    ? replica->arena[ARENA_PARAM]
-                   : fault->statistics ? replica->state[slot]
+                   : fault->statistics ? replica->state[local]
                    : fault->slot       ? replica->slot[0]
                                        : NULL;
     if (!arena) return OK;
@@ -311,11 +311,11 @@ static Status poison_state(Replica *replica, int slot, int tower, int64_t step)
 }
 
 /* A bit flip by chance does not occur again when a rollback repeats its step. */
-static Status spoil_state(Replica *replica, int slot, int tower, int64_t step, bool left_out)
+static Status spoil_state(Replica *replica, int local, int tower, int64_t step, bool left_out)
 {
     Device *device = &replica->device;
     uint32_t *weight = replica->arena[ARENA_PARAM], bits;
-    if (!left_out) TRY(poison_state(replica, slot, tower, step));
+    if (!left_out) TRY(poison_state(replica, local, tower, step));
     Fault *flip = fault_of(FAULT_BITFLIP, tower, step);
     if (!flip) return OK;
     flip->spent = true;

@@ -321,7 +321,7 @@ TEST(test_samples_are_named)
     const Finding *found = &run.ledger->search.found;
     assert_int_equal(found->samples, 1);
     LoaderConfig config = {.source = run.data,
-                           .shares = run.job.shares,
+                           .local_batches = run.job.local_batches,
                            .first_tower = 1,
                            .local = 1,
                            .shuffle = true,
@@ -800,13 +800,13 @@ TEST(test_search_has_a_deadline)
                             .local = 1,
                             .train_n = {BATCH}};
     LoaderConfig from = {.source = run.data,
-                         .shares = run.job.shares,
+                         .local_batches = run.job.local_batches,
                          .local = 1,
                          .transform = {.side = SIDE},
                          .max_steps = 1,
                          .depth = 2};
     config.program.training = true;
-    TraceJob job = {.slot = 0, .step = 1, .scale = 1, .deadline_ns = clock_ns() - 1};
+    TraceJob job = {.local = 0, .step = 1, .scale = 1, .deadline_ns = clock_ns() - 1};
     assert_int_equal(replica_create(&config, &r), OK);
     assert_int_equal(loader_create(&from, &loader), OK);
     assert_int_equal(loader_next(loader, &job.batch), OK);

@@ -106,7 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                     .nodes = FUZZ_RANKS,
                     .processes = FUZZ_RANKS,
                     .run_dir = run_dir,
-                    .shares.towers = FUZZ_TOWERS};
+                    .local_batches.towers = FUZZ_TOWERS};
     HostFiles *files;
     char problems[4096], path[PATH_BYTES];
     Message m;

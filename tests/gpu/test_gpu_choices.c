@@ -35,7 +35,7 @@ static Status status_of_run(const char *name, int ranks, int steps, uint32_t see
     job->setting_defaults = "";
     job->gpu_count = ranks;
     for (int i = 0; i < ranks; i++) job->gpu[i] = i;
-    for (int t = 0; t < TOWERS; t++) job->shares.batch[t] = 2 + (t >= TOWERS / 2);
+    for (int t = 0; t < TOWERS; t++) job->local_batches.batch[t] = 2 + (t >= TOWERS / 2);
     job->device.deterministic = false;
     job->program.compute = compute;
     job->program.norm_into_pool = true;

@@ -33,7 +33,7 @@ static void subject_open(Subject *s, const Backend *backend)
                             .seed = 1};
     assert_int_equal(replica_create(&config, &s->replica), OK);
     LoaderConfig loader = {.source = s->data,
-                           .shares = {.towers = 1, .batch = {BATCH}},
+                           .local_batches = {.towers = 1, .batch = {BATCH}},
                            .local = 1,
                            .transform = job_transform(job, false),
                            .max_steps = BATCHES,

@@ -53,7 +53,7 @@ static void losses_of(int towers, const int *batches, Way way, double *losses)
     run.job.comm.ordered = way.ordered;
     run.job.accumulate = way.accumulate ? way.accumulate : 1;
     run.on_start = starting;
-    for (int t = 0; t < towers; t++) run.job.shares.batch[t] = batches[t];
+    for (int t = 0; t < towers; t++) run.job.local_batches.batch[t] = batches[t];
     must_live(&run);
     memcpy(losses, run.seen->loss, sizeof run.seen->loss);
     gpu_run_close(&run);
@@ -88,10 +88,10 @@ static void check_own_differ(void)
 
 TEST_WITH(test_towers_are_one_batch, fake_as_new, NULL)
 {
-    Shares shares = {2, {last_idle[0], last_idle[1]}};
+    LocalBatches local_batches = {2, {last_idle[0], last_idle[1]}};
     int64_t first;
     int32_t n;
-    shares_of(&shares, 64, 5, 1, &first, &n);
+    local_batch_of(&local_batches, 64, 5, 1, &first, &n);
     assert_int_equal(n, 0);
     starting = NULL;
     check_one_batch(3, (int[]){1, 4, 2}, (Way){0}, GPU_RUN_STEPS, 2e-5);

@@ -72,7 +72,7 @@ TIME = re.compile(r"\b[A-Z][A-Z0-9_]*_(?:NS|US|MS|S|SECONDS|MINUTES)\s*(?:=\s*)?
 TIMES_ELSEWHERE = {"kernels/base/timeouts.h", "inception/commands/data.c", "inception/commands/profile.c", "inception/job/download.c",
                    "towers/data/listing/index.c", "towers/train/console.c", "towers/train/step_record.c"}
 BY_MOST = re.compile(r"\[[^\]\n]*\bTOWERS_MAX\b[^\]\n]*\](?=\s*[;,=)\[])")
-BY_MOST_ELSEWHERE = {"towers/data/loading/share.h": 1, "towers/data/loading/share.c": 2, "towers/replica/norm_values.c": 2}
+BY_MOST_ELSEWHERE = {"towers/data/loading/local_batch.h": 1, "towers/data/loading/local_batch.c": 2, "towers/replica/norm_values.c": 2}
 TIMED = re.compile(r"\b(?:pthread_\w*timed\w*|sem_timedwait)\s*\(")
 LONG_LONG = re.compile(r'%[-+ #0-9.*]*ll[diux]')
 VAGUE = re.compile(r"\b(?!epoch_told\b)(?:[a-z0-9_]+_)?(?:tells?|told|news|judged?)(?:_\w+)?\b|\b\w*(?:Told|News|TELL|TOLD)\w*")  # epoch_told: a key in state.json

@@ -802,8 +802,8 @@ REFERENCE(sigmoid_loss)
             if (out[1].data) out[1].data[(int64_t)n * classes + c] = 1 / (1 + exp(-x[c]));
         }
         if (label == LABEL_NONE) continue;
-        hits[0] += attr->loss.several ? wrong == 0 : better < 1;
-        hits[1] += attr->loss.several ? targets[top] >= 0.5 : better < 5;
+        hits[0] += attr->loss.multi_label ? wrong == 0 : better < 1;
+        hits[1] += attr->loss.multi_label ? targets[top] >= 0.5 : better < 5;
     }
     if (out[0].data) out[0].data[0] = loss;
     if (out[2].data) out[2].data[0] = hits[0], out[2].data[1] = hits[1];

@@ -19,7 +19,7 @@ TrainJob job_plain(const Backend *backend, const Model *model, const Source *dat
                     .canvas = side},
         .train = data,
         .backend = backend,
-        .shares = {.towers = towers},
+        .local_batches = {.towers = towers},
         .processes = 1,
         .device = {DEVICE_USUAL, .threads = 1},
         .optimizer = {.kind = OPTIMIZER_SGD},
@@ -34,7 +34,7 @@ TrainJob job_plain(const Backend *backend, const Model *model, const Source *dat
         .settings = "",
         .checkpoint.keep = 1,
     };
-    for (int t = 0; t < towers; t++) job.shares.batch[t] = batch;
+    for (int t = 0; t < towers; t++) job.local_batches.batch[t] = batch;
     return job;
 }
 
@@ -43,9 +43,9 @@ JobMemory job_memory(const TrainJob *job)
     Layout *layout;
     JobMemory memory;
     assert_int_equal(program_layout(&job->program, 1, &layout), OK);
-    assert_int_equal(ledger_create(job->shares.towers, job->processes, &memory.ledger), OK);
-    assert_int_equal(comm_shared_create(job->shares.towers, job->processes, job_comm_room(job, layout), &memory.shared),
-                     OK);
+    assert_int_equal(ledger_create(job->local_batches.towers, job->processes, &memory.ledger), OK);
+    assert_int_equal(
+        comm_shared_create(job->local_batches.towers, job->processes, job_comm_room(job, layout), &memory.shared), OK);
     layout_destroy(layout);
     return memory;
 }

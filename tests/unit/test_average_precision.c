@@ -26,7 +26,7 @@ static int32_t labels_of(const Source *source, int64_t index, const int32_t **la
 /* Samples whose bit k of has[i] says whether they have class k. */
 static Listed listed(const unsigned *has, int count)
 {
-    Listed l = {.base = {.info = {.count = count, .classes = CLASSES, .several = true}, .labels = labels_of}};
+    Listed l = {.base = {.info = {.count = count, .classes = CLASSES, .multi_label = true}, .labels = labels_of}};
     for (int i = 0; i < count; i++)
         for (int k = 0; k < CLASSES; k++)
             if (has[i] >> k & 1) l.list[i][l.count[i]++] = k;

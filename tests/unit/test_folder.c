@@ -314,7 +314,7 @@ TEST_WITH(test_changed_in_place, set_up, scratch_drop)
         file_make("val/a/1.pgm", 1);
         usleep(SETTLES_US);
         Source *s = opened(SPLIT_TRAIN, 0);
-        assert_int_equal(source_info(s)->several, several);
+        assert_int_equal(source_info(s)->multi_label, several);
         file_grow("train/a/1.pgm");
         assert_fails(source_read(s, 0, &bytes, &label), ERR_FORMAT, "train/a/1.pgm' has changed");
         source_close(s);

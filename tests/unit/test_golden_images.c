@@ -8,7 +8,7 @@
 #include "tests/unit/golden_images.h"
 #include "towers/data/loading/loader.h"
 
-enum { TOWERS = 2, SHARE = GOLDEN_IMAGES / TOWERS, PIXELS = GOLDEN_SIDE * GOLDEN_SIDE * 3 };
+enum { TOWERS = 2, LOCAL_BATCH = GOLDEN_IMAGES / TOWERS, PIXELS = GOLDEN_SIDE * GOLDEN_SIDE * 3 };
 
 typedef __typeof__(golden_images[0]) Golden;
 
@@ -94,12 +94,12 @@ static void image_check(const Golden *g, int image, const float *input, const fl
 static void test_case(const Golden *g)
 {
     int64_t counts[GOLDEN_CLASSES];
-    float weight[GOLDEN_CLASSES], *input = malloc(SHARE * PIXELS * sizeof *input);
+    float weight[GOLDEN_CLASSES], *input = malloc(LOCAL_BATCH * PIXELS * sizeof *input);
     source_classes_count(photographs, counts);
     for (int k = 0; k < GOLDEN_CLASSES; k++) weight[k] = (float)GOLDEN_IMAGES / (float)(GOLDEN_CLASSES * counts[k]);
     bool several = g->mixup > 0 || g->weighted;
     LoaderConfig config = {.source = photographs,
-                           .shares = {.towers = TOWERS, .batch = {SHARE, SHARE}},
+                           .local_batches = {.towers = TOWERS, .batch = {LOCAL_BATCH, LOCAL_BATCH}},
                            .local = TOWERS,
                            .seed = GOLDEN_SEED,
                            .transform = transform_of(g),
@@ -116,11 +116,11 @@ static void test_case(const Golden *g)
     loader_step(loader);
     for (int tower = 0; tower < TOWERS; tower++) {
         if (loader_batch(loader, &b) != OK) fail_msg("%s", status_message());
-        assert_int_equal(b->n, SHARE);
+        assert_int_equal(b->n, LOCAL_BATCH);
         input_make(b, input);
-        for (int i = 0; i < SHARE; i++)
-            image_check(g, tower * SHARE + i, input + i * PIXELS, b->targets ? b->targets + i * GOLDEN_CLASSES : NULL,
-                        b->labels[i]);
+        for (int i = 0; i < LOCAL_BATCH; i++)
+            image_check(g, tower * LOCAL_BATCH + i, input + i * PIXELS,
+                        b->targets ? b->targets + i * GOLDEN_CLASSES : NULL, b->labels[i]);
     }
     loader_destroy(loader);
     free(input);

@@ -78,7 +78,7 @@ static TrainJob job_of(const Source *data, const Backend *cpu, const int32_t *ba
     TrainJob job = job_plain(cpu, &model, data, 1, towers, 0);
     job.program.options.classes = 2;
     job.schedule.lr = 0.3;
-    memcpy(job.shares.batch, batch, (size_t)towers * sizeof *batch);
+    memcpy(job.local_batches.batch, batch, (size_t)towers * sizeof *batch);
     return job;
 }
 
@@ -152,7 +152,7 @@ static void losses_check(const char *run_dir, const int32_t *batch, int towers)
 
 TEST(test_step_by_hand)
 {
-    static const int32_t shares[][SAMPLES] = {{3}, {2, 1}, {1, 2}, {1, 1, 1}, {0, 3}, {1, 0, 2}};
+    static const int32_t local_batches[][SAMPLES] = {{3}, {2, 1}, {1, 2}, {1, 1, 1}, {0, 3}, {1, 0, 2}};
     static const int towers[] = {1, 2, 2, 3, 2, 3};
     const Backend *cpu = NULL;
     Source *data;
@@ -165,9 +165,9 @@ TEST(test_step_by_hand)
         snprintf(name, sizeof name, "run%zu", i);
         scratch_path(run_dir, name);
         assert_int_equal(directory_create(run_dir), OK);
-        one_step(job_of(data, cpu, shares[i], towers[i]), run_dir);
+        one_step(job_of(data, cpu, local_batches[i], towers[i]), run_dir);
         weights_check(run_dir);
-        losses_check(run_dir, shares[i], towers[i]);
+        losses_check(run_dir, local_batches[i], towers[i]);
     }
     source_close(data);
 }

@@ -27,7 +27,7 @@ enum { TIMEOUT_MS = 60000, NAME_BYTES = 256, LARGE = 3 << 20 /* more than a wind
 static TrainJob job_of(ControlPlane *control, int rank, const char *run_dir)
 {
     TrainJob job = {.control = control, .nodes = 2, .node = rank, .processes = 2, .run_dir = run_dir};
-    job.shares.towers = 4;
+    job.local_batches.towers = 4;
     return job;
 }
 

@@ -100,7 +100,7 @@ TEST(test_process_uses_its_number_in_the_group)
     failing.open = open_fails;
     TrainJob job = {.backend = &failing,
                     .train = data,
-                    .shares = {.towers = TOWERS, .batch = {2, 2, 2, 2, 2, 2}},
+                    .local_batches = {.towers = TOWERS, .batch = {2, 2, 2, 2, 2, 2}},
                     .processes = TOWERS,
                     .nodes = GROUPS,
                     .node = RANK / EACH};

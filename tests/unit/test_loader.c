@@ -56,7 +56,7 @@ static CountedSource counted(int64_t count, int32_t h, int32_t w, int32_t c)
 static LoaderConfig config_of(const CountedSource *d)
 {
     LoaderConfig c = {.source = &d->base,
-                      .shares = {.towers = 3, .batch = {5, 0, 4}},
+                      .local_batches = {.towers = 3, .batch = {5, 0, 4}},
                       .local = 3,
                       .seed = 11,
                       .shuffle = true,
@@ -360,7 +360,7 @@ TEST(test_mixed_alike)
         c.max_steps = STEPS;
         c.mix = (MixRule){0.4, 1};
         c.targets = (TargetRule){10, 0.1f, weights};
-        c.shares = (Shares){.towers = 1, .batch = {9}};
+        c.local_batches = (LocalBatches){.towers = 1, .batch = {9}};
         c.local = 1;
         memset(wanted, 0, sizeof wanted);
         mixed_collect(&c, STEPS, wanted, weight, skipped);
@@ -378,12 +378,12 @@ TEST(test_mixed_alike)
             odd += s->partner >= 0 && s->predicted == s->partner % 10 && s->partner % 10 != s->id % 10;
         }
         assert_true(mixed > 70 && cut > 20 && cut < mixed && odd > 5 && odd < mixed / 2);
-        static const Shares others[] = {{3, {5, 0, 4}}, {9, {1, 1, 1, 1, 1, 1, 1, 1, 1}}, {2, {0, 9}}};
+        static const LocalBatches others[] = {{3, {5, 0, 4}}, {9, {1, 1, 1, 1, 1, 1, 1, 1, 1}}, {2, {0, 9}}};
         for (int k = 0; k < 6; k++) {
             double weights_found[STEPS] = {0};
             int skipped_found[STEPS] = {0};
-            c.shares = others[k % 3];
-            c.local = c.shares.towers;
+            c.local_batches = others[k % 3];
+            c.local = c.local_batches.towers;
             c.workers = k < 3 ? 0 : 3;
             c.depth = 12;
             memset(found, 0, sizeof found);
@@ -550,8 +550,8 @@ TEST(test_most_towers)
 {
     CountedSource d = counted(50, 6, 6, 1);
     LoaderConfig c = config_of(&d);
-    c.shares.towers = c.local = TOWERS_MAX;
-    for (int t = 0; t < TOWERS_MAX; t++) c.shares.batch[t] = 1;
+    c.local_batches.towers = c.local = TOWERS_MAX;
+    for (int t = 0; t < TOWERS_MAX; t++) c.local_batches.batch[t] = 1;
     c.depth = 2 * TOWERS_MAX + 2;
     c.workers = 1;
     loader_destroy(create(&c));
@@ -625,10 +625,10 @@ TEST(test_refused)
     LoaderConfig c;
 #define REFUSE(field, value) (c = good, c.field = (value), expect_refused(&c))
     REFUSE(source, NULL);
-    REFUSE(shares.towers, 0);
-    REFUSE(shares.towers, TOWERS_MAX + 1);
-    REFUSE(shares.batch[1], -1);
-    REFUSE(shares.batch[1], INT32_MAX);
+    REFUSE(local_batches.towers, 0);
+    REFUSE(local_batches.towers, TOWERS_MAX + 1);
+    REFUSE(local_batches.batch[1], -1);
+    REFUSE(local_batches.batch[1], INT32_MAX);
     REFUSE(first_tower, -1);
     REFUSE(first_tower, 1);
     REFUSE(local, 0);
@@ -644,7 +644,7 @@ TEST(test_refused)
     REFUSE(depth, 1);
 #undef REFUSE
     c = good;
-    memset(c.shares.batch, 0, sizeof c.shares.batch);
+    memset(c.local_batches.batch, 0, sizeof c.local_batches.batch);
     expect_refused(&c);
 }
 
@@ -656,7 +656,7 @@ TEST(test_progress)
     LoaderConfig c = config_of(&d);
     ProgressSlot slot = {.at_ns = 0};
     c.workers = 1;
-    c.shares = (Shares){.towers = 3, .batch = {400, 400, 400}};
+    c.local_batches = (LocalBatches){.towers = 3, .batch = {400, 400, 400}};
     c.max_steps = 1000;
     Loader *l = create(&c);
     progress_to(&slot);

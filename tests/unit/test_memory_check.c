@@ -40,12 +40,12 @@ static TrainJob job_of(int towers, int32_t n)
                     .data_channels = 1,
                     .canvas = 28},
         .train = train,
-        .shares = {.towers = towers},
+        .local_batches = {.towers = towers},
         .processes = towers,
         .accumulate = 1,
         .optimizer = {.kind = OPTIMIZER_ADAM},
     };
-    for (int t = 0; t < towers; t++) job.shares.batch[t] = n;
+    for (int t = 0; t < towers; t++) job.local_batches.batch[t] = n;
     return job;
 }
 
@@ -89,7 +89,7 @@ TEST_WITH(test_all_processes_count, set_up, tear_down)
 {
     TrainJob one = job_of(1, 256), four = job_of(4, 256), uneven = job_of(4, 256);
     size_t alone = least_of(&one), together = least_of(&four);
-    for (int t = 1; t < 4; t++) uneven.shares.batch[t] = 1;
+    for (int t = 1; t < 4; t++) uneven.local_batches.batch[t] = 1;
     assert_true(together > 4 * alone - 8 * MIB && together < 4 * alone + 8 * MIB);
     assert_true(least_of(&uneven) < alone + (together - alone) / 2);
     assert_fails(checked(&four, alone), ERR_MEMORY, "4 processes");

@@ -145,7 +145,7 @@ TEST(the_page_names_the_epoch)
     for (int i = 0; i < EPOCH_COLUMNS; i++) {
         snprintf(name, sizeof name, "`%s`", epoch_column[i].name);
         if (!strstr(row, name)) fail_msg("docs/records.md does not name the column %s", name);
-        snprintf(name, sizeof name, "`%s`", epoch_column[i].several);
+        snprintf(name, sizeof name, "`%s`", epoch_column[i].multi_label);
         if (!strstr(row, name)) fail_msg("docs/records.md does not name the column %s", name);
     }
     free(page);
@@ -228,16 +228,16 @@ TEST_WITH(a_run_of_an_older_version_goes_on, scratch_make, scratch_drop)
 TEST(headers_of_all_versions_are_known)
 {
     char now[EPOCH_TEXT], other[EPOCH_TEXT + 8];
-    for (int several = 0; several < 2; several++) {
-        epoch_header(several, now);
-        assert_true(epoch_header_known(now, several));
-        assert_false(epoch_header_known(now, !several));
+    for (int multi_label = 0; multi_label < 2; multi_label++) {
+        epoch_header(multi_label, now);
+        assert_true(epoch_header_known(now, multi_label));
+        assert_false(epoch_header_known(now, !multi_label));
         snprintf(other, sizeof other, "%s,more", now);
-        assert_false(epoch_header_known(other, several));
+        assert_false(epoch_header_known(other, multi_label));
         *strrchr(now, ',') = 0;
-        assert_true(epoch_header_known(now, several));
+        assert_true(epoch_header_known(now, multi_label));
         now[strlen(now) - 1] = 0;
-        assert_false(epoch_header_known(now, several));
+        assert_false(epoch_header_known(now, multi_label));
     }
     assert_false(epoch_header_known("epoch,step", false));
 }
@@ -348,7 +348,7 @@ TEST_WITH(gauges, scratch_make, scratch_drop)
                          .heads = 3};
     snprintf(path, sizeof path, "%s/a.prom", scratch);
     assert_int_equal(prometheus_check(path), OK);
-    EpochRecord tested = {.epoch = 3, .test_loss = 0.5, .test_top1 = 0.25, .several = true};
+    EpochRecord tested = {.epoch = 3, .test_loss = 0.5, .test_top1 = 0.25, .multi_label = true};
     RunNumbers run = {9, 12.5, NULL};
     char *step;
     assert_int_equal(prometheus_step("runs/a", &record, &step), OK);

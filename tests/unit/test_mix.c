@@ -211,7 +211,7 @@ TEST(test_bce_is_that_of_pytorch)
             int32_t label = 0;
             for (int k = 0; k < GOLDEN_CLASSES; k++) z[k] = (float)(6 * sin(1.7 * n + 0.9 * k * k));
             for (int k = 0; k < GOLDEN_CLASSES; k++) targets[k] = (float)golden->target[n * GOLDEN_CLASSES + k];
-            OpAttr attr = {.loss.several = true};
+            OpAttr attr = {.loss.multi_label = true};
             OpCall forward = {.kind = OP_SIGMOID_LOSS, .name = "loss", .attr = attr, .in_count = 4, .out_count = 3},
                    back = {.kind = OP_SIGMOID_LOSS_DX, .name = "loss", .attr = attr, .in_count = 5, .out_count = 1};
             if (golden->weighted) forward.in[3] = back.in[4] = row_of(weights, GOLDEN_CLASSES);
@@ -230,14 +230,14 @@ TEST(test_bce_is_that_of_pytorch)
 TEST(test_targets_of_several_classes)
 {
     const int32_t own[] = {0, 3}, partner[] = {1, 3};
-    TargetRule rule = {.classes = 5, .several = true};
+    TargetRule rule = {.classes = 5, .multi_label = true};
     float targets[5];
-    target_fill_several(&rule, (LabelSet){own, 2}, (LabelSet){partner, 2}, 0.25, targets);
+    target_fill_multi_label(&rule, (LabelSet){own, 2}, (LabelSet){partner, 2}, 0.25, targets);
     assert_true(targets[0] == 0.75f && targets[1] == 0.25f && targets[2] == 0 && targets[3] == 1 && targets[4] == 0);
     rule.smoothing = 0.5f;
-    target_fill_several(&rule, (LabelSet){own, 2}, (LabelSet){NULL, 0}, 0, targets);
+    target_fill_multi_label(&rule, (LabelSet){own, 2}, (LabelSet){NULL, 0}, 0, targets);
     assert_true(targets[0] == 0.75f && targets[1] == 0.25f && targets[3] == 0.75f && targets[4] == 0.25f);
-    target_fill_several(&rule, (LabelSet){NULL, 0}, (LabelSet){partner, 2}, 0.25, targets);
+    target_fill_multi_label(&rule, (LabelSet){NULL, 0}, (LabelSet){partner, 2}, 0.25, targets);
     assert_true(targets[0] == 0.25f && targets[1] == 0.375f && targets[3] == 0.375f);
 }
 

@@ -471,10 +471,10 @@ Value softmax_target_loss(Graph *g, Value logits, Value labels, Value targets, V
     return loss;
 }
 
-Value sigmoid_loss(Graph *g, Value logits, Value labels, Value targets, Value weights, bool several, Value *prob,
+Value sigmoid_loss(Graph *g, Value logits, Value labels, Value targets, Value weights, bool multi_label, Value *prob,
                    Value *correct)
 {
-    OpAttr attr = {.loss.several = several};
+    OpAttr attr = {.loss.multi_label = multi_label};
     const Value in[] = {logits, labels, targets, weights};
     Value loss = graph_op(g, OP_SIGMOID_LOSS, NULL, in, weights.id ? 4 : 3, &attr, NULL);
     if (prob) *prob = graph_output(g, loss, 1);

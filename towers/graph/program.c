@@ -32,7 +32,7 @@ static Value loss_of_head(Graph *g, const ProgramConfig *config, Value logits, c
                           Value *correct)
 {
     if (config->loss == LOSS_BCE)
-        return sigmoid_loss(g, logits, p->labels, p->targets, p->positive_weight, config->several, prob, correct);
+        return sigmoid_loss(g, logits, p->labels, p->targets, p->positive_weight, config->multi_label, prob, correct);
     if (p->targets.id) return softmax_target_loss(g, logits, p->labels, p->targets, correct);
     return softmax_loss(g, logits, p->labels, config->smoothing, prob, correct);
 }

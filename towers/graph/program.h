@@ -18,8 +18,8 @@ typedef struct ProgramConfig {
     int32_t train_side; /* of images in training, if it is not options.side: program_training; 0. Not in a capsule */
     float smoothing, aux_weight;
     LossKind loss;
-    bool several; /* samples have any number of classes (LOSS_BCE only) */
-    bool mixes;   /* training mixes images: the batch has one image more than samples (Batch.pixels) */
+    bool multi_label; /* samples have any number of classes (LOSS_BCE only) */
+    bool mixes;       /* training mixes images: the batch has one image more than samples (Batch.pixels) */
     bool targets; /* training takes targets instead of labels and smoothing (Batch.targets); LOSS_BCE: evaluation too */
     bool weighted;                /* losses are divided by the weights of the samples (Batch.weight) */
     const float *positive_weight; /* borrowed: [classes], of LOSS_BCE in training (OP_SIGMOID_LOSS); NULL: 1 each */

@@ -119,7 +119,7 @@ static void network_read(Fields *f, Capsule *c)
     program->targets = newer_boolean(f, "targets");
     program->weighted = newer_boolean(f, "weighted");
     program->loss = newer_boolean(f, "bce") ? LOSS_BCE : LOSS_SOFTMAX;
-    program->several = newer_boolean(f, "several");
+    program->multi_label = newer_boolean(f, "several");
     c->positive_weights = newer_boolean(f, "positive_weights");
     if (program->loss == LOSS_BCE) field(f, "targets", program->targets);
     json_t *fuse = json_object_get(f->object, "fuse"); /* in older capsules: 0 and 3 joined pools, too */

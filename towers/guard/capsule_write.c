@@ -31,7 +31,7 @@ static json_t *network_json(const TrainJob *job, int phase)
         (double)c->smoothing, "aux_weight", (double)c->aux_weight, "compute", dtype_name(c->compute), "fuse_siblings",
         c->fuse_siblings, "pool_behind_conv", c->pool_behind_conv, "recompute", c->recompute, "norm_into_pool",
         c->norm_into_pool, "separate_storage", c->separate_storage, "freeze", c->freeze ? c->freeze : "", "mixes",
-        c->mixes, "targets", c->targets, "weighted", c->weighted, "bce", c->loss == LOSS_BCE, "several", c->several,
+        c->mixes, "targets", c->targets, "weighted", c->weighted, "bce", c->loss == LOSS_BCE, "several", c->multi_label,
         "positive_weights", c->positive_weight != NULL, "mean", (double)mean[0], (double)mean[1], (double)mean[2],
         "std", (double)std[0], (double)std[1], (double)std[2]);
 }
@@ -149,12 +149,12 @@ static Status batch_write(const char *directory, const ProgramConfig *network, c
     return manifest_write_tensors(manifest, directory, CAPSULE_BATCH, tensors + first, count - first, NULL, 0);
 }
 
-static Status weights_pack_all(TowerProcess *p, int slot, WeightList *model, WeightList *train)
+static Status weights_pack_all(TowerProcess *p, int local, WeightList *model, WeightList *train)
 {
     static const char *const prefixes[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
     Replica *r = p->replica;
     TRY(snapshot_pack(p, "", r->arena[ARENA_PARAM], SNAPSHOT_PARAMS, -1, model));
-    if (r->layout->state_elements) TRY(snapshot_pack(p, "", r->state[slot], SNAPSHOT_STATES, p->run.updates, model));
+    if (r->layout->state_elements) TRY(snapshot_pack(p, "", r->state[local], SNAPSHOT_STATES, p->run.updates, model));
     for (int s = 0; s < OPTIMIZER_SLOTS; s++)
         if (r->slot[s]) TRY(snapshot_pack(p, prefixes[s], r->slot[s], SNAPSHOT_TRAINED, -1, train));
     if (r->ema) TRY(snapshot_pack(p, "average.", r->ema, SNAPSHOT_PARAMS, -1, train));

@@ -8,7 +8,7 @@ Status disk_check_bytes(const TrainJob *job, uint64_t *bytes)
 {
     Layout *layout;
     bool averaged = job->gate.ema_decay > 0;
-    uint64_t weights = 0, trained = 0, states = 0, towers = (uint64_t)job->shares.towers;
+    uint64_t weights = 0, trained = 0, states = 0, towers = (uint64_t)job->local_batches.towers;
     TRY(program_layout(&job->program, 1, &layout));
     for (int i = 0; i < layout->param_count; i++) {
         weights += layout->params[i].count;

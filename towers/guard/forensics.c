@@ -97,7 +97,7 @@ static TraceJob trace_job(const TowerProcess *p, const Refusal *refusal, int tow
 {
     return (TraceJob){.replica = p->replica,
                       .tower = tower,
-                      .slot = tower - p->place.first_tower,
+                      .local = tower - p->place.first_tower,
                       .step = refusal->step,
                       .phase = job_phase_of(p->job, refusal->step - 1),
                       .key = job_random_key(p->job, refusal->step, batch),

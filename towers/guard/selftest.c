@@ -135,8 +135,8 @@ static void element_check(ReplicaFinding *finding, size_t element, float wanted,
 static Status sum_check(TowerProcess *p, int only, int round, ReplicaFinding *finding)
 {
     size_t count = grad_count(p) + SUM_EXTRAS;
-    for (int slot = 0; slot < p->place.local_towers; slot++)
-        TRY(tower_give(p, p->place.first_tower + slot, only, round));
+    for (int local = 0; local < p->place.local_towers; local++)
+        TRY(tower_give(p, p->place.first_tower + local, only, round));
     TRY(sum_take(p));
     *finding = (ReplicaFinding){0};
     for (size_t i = 0; i < count; i++) element_check(finding, i, wanted_sum(p, only, i, round), p->scratch[i]);

@@ -98,11 +98,11 @@ static Status params_scan(Replica *r, const float *arena, FindingPlace place, co
                       slot ? l->trained_elements : l->param_elements, place, label, found);
 }
 
-static Status states_scan(Replica *r, float *const *arenas, int slot, int first_tower, const char *label,
+static Status states_scan(Replica *r, float *const *arenas, int local, int first_tower, const char *label,
                           Finding *found)
 {
     for (int t = 0; arenas && t < r->config.local && found->place == FOUND_NOTHING; t++) {
-        if (slot >= 0 && t != slot) continue;
+        if (local >= 0 && t != local) continue;
         TRY(arena_scan(r, arenas[t], r->layout->states, r->layout->state_count, r->layout->state_elements,
                        FOUND_STATISTIC, label, found));
         if (found->place != FOUND_NOTHING) found->tower = first_tower + t;
@@ -110,14 +110,14 @@ static Status states_scan(Replica *r, float *const *arenas, int slot, int first_
     return OK;
 }
 
-Status trace_state(Replica *r, int first_tower, int slot, Finding *found)
+Status trace_state(Replica *r, int first_tower, int local, Finding *found)
 {
     static const char *const labels[OPTIMIZER_SLOTS] = {"optimizer slot 0", "optimizer slot 1"};
     *found = (Finding){.tower = -1, .op = -1};
     TRY(params_scan(r, r->arena[ARENA_PARAM], FOUND_WEIGHT, "", found));
     TRY(params_scan(r, r->ema, FOUND_AVERAGE, "average", found));
-    TRY(states_scan(r, r->state, slot, first_tower, "", found));
-    TRY(states_scan(r, r->config.ema ? r->ema_state : NULL, slot, first_tower, "average", found));
+    TRY(states_scan(r, r->state, local, first_tower, "", found));
+    TRY(states_scan(r, r->config.ema ? r->ema_state : NULL, local, first_tower, "average", found));
     for (int s = 0; s < OPTIMIZER_SLOTS; s++) TRY(params_scan(r, r->slot[s], FOUND_SLOT, labels[s], found));
     return OK;
 }
@@ -206,7 +206,7 @@ Status trace_run(const TraceJob *job, Finding *found)
     *found = (Finding){.tower = job->tower, .step = job->step, .op = -1};
     Program *program = replica_program(r, job->phase, job->batch->n);
     if (!program) return FAIL(ERR_INTERNAL, "tower %d: no program for a batch of %d", job->tower, job->batch->n);
-    TRY(replica_feed(r, program, job->batch, job->slot, &job->key, job->scale));
+    TRY(replica_feed(r, program, job->batch, job->local, &job->key, job->scale));
     TRY(ops_look(job, program, 0, program->forward_end, found));
     if (found->place == FOUND_NOTHING) {
         /* Check the loss as read by the host. It is finite if its op's output was, unless a test injects a fault. */

@@ -25,7 +25,7 @@ typedef struct TraceRow {
 
 typedef struct TraceJob {
     Replica *replica;
-    int tower, slot; /* tower: number in the run; slot: number in the replica */
+    int tower, local; /* tower: number in the run; local: number in the replica */
     int64_t step;
     int phase;
     RandomKey key;
@@ -40,8 +40,8 @@ typedef struct TraceJob {
 /* *found is FOUND_NOTHING if every output, the loss and all gradients are finite. ERR_COMM after the deadline. */
 NODISCARD Status trace_run(const TraceJob *job, Finding *found);
 
-/* The first value that is not finite among weights, their average, the statistics of local tower `slot` (-1: of all)
- * and optimizer slots. `first_tower`: the number of slot 0 in the run. */
-NODISCARD Status trace_state(Replica *replica, int first_tower, int slot, Finding *found);
+/* The first value that is not finite among weights, their average, the statistics of local tower `local` (-1: of all)
+ * and optimizer slots. `first_tower`: the number of local tower 0 in the run. */
+NODISCARD Status trace_state(Replica *replica, int first_tower, int local, Finding *found);
 /* The gradients of a phase, parameter by parameter. */
 NODISCARD Status trace_gradients(Replica *replica, int phase, FindingPlace place, Finding *found);

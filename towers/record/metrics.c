@@ -302,7 +302,7 @@ void metrics_epoch(Metrics *metrics, const EpochRecord *record)
     }
     EpochRecord epoch = *record;
     for (int i = 0; i < EPOCH_COLUMNS; i++) {
-        const char *tag = epoch.several ? epoch_column[i].several_tag : epoch_column[i].tag;
+        const char *tag = epoch.multi_label ? epoch_column[i].multi_label_tag : epoch_column[i].tag;
         double number = *epoch_number(&epoch, i);
         if (*tag) note_trouble(metrics, events_scalar(metrics->events, epoch.step, tag, number));
     }
@@ -463,7 +463,7 @@ Status metrics_forget_end(const char *run_dir, int64_t step)
 }
 
 /* Names the columns that later rows have, if an older version has begun the file. Readers of CSV would shift them. */
-static Status header_renew(const char *run_dir, bool several)
+static Status header_renew(const char *run_dir, bool multi_label)
 {
     enum { LIMIT = 1 << 30 /* bytes */ };
     char path[PATH_BYTES], header[EPOCH_TEXT], *text, *renewed = NULL;
@@ -475,8 +475,8 @@ static Status header_renew(const char *run_dir, bool several)
     Status st = OK;
     char *end = strchr(text, '\n');
     if (end) *end = 0;
-    epoch_header(several, header);
-    if (end && strcmp(text, header) != 0 && epoch_header_known(text, several)) {
+    epoch_header(multi_label, header);
+    if (end && strcmp(text, header) != 0 && epoch_header_known(text, multi_label)) {
         int bytes = asprintf(&renewed, "%s\n%s", header, end + 1);
         st = bytes < 0 ? FAIL(ERR_MEMORY, "no memory for '%s'", path) : file_replace(path, renewed, (size_t)bytes);
         if (bytes >= 0) free(renewed);
@@ -485,8 +485,8 @@ static Status header_renew(const char *run_dir, bool several)
     return st;
 }
 
-Status metrics_open(const char *run_dir, int64_t resume_step, int64_t row_interval, int event_interval, bool several,
-                    Metrics **made)
+Status metrics_open(const char *run_dir, int64_t resume_step, int64_t row_interval, int event_interval,
+                    bool multi_label, Metrics **made)
 {
     Status st = OK;
     bool moved = false;
@@ -495,7 +495,7 @@ Status metrics_open(const char *run_dir, int64_t resume_step, int64_t row_interv
     metrics->row_interval = row_interval > 1 ? row_interval : 1;
     metrics->event_interval = event_interval;
     TRY_OUT(file_prepare(run_dir, STEPS, resume_step, json_line_step, &moved, metrics));
-    if (resume_step >= 0) TRY_OUT(header_renew(run_dir, several));
+    if (resume_step >= 0) TRY_OUT(header_renew(run_dir, multi_label));
     TRY_OUT(file_prepare(run_dir, EPOCHS, resume_step, csv_line_step, &moved, metrics));
     char path[PATH_BYTES];
     struct stat info;
@@ -503,7 +503,7 @@ Status metrics_open(const char *run_dir, int64_t resume_step, int64_t row_interv
     if (place_stat(path, &info) != 0)
         TRY_OUT(FAIL(ERR_IO, "cannot determine the size of '%s': %s", path, strerror(errno)));
     char header[EPOCH_TEXT + 1];
-    epoch_header(several, header);
+    epoch_header(multi_label, header);
     strcat(header, "\n");
     TRY_OUT(info.st_size ? OK : append_record(metrics->file[EPOCHS], header, strlen(header)));
     TRY_OUT(file_prepare(run_dir, LAYERS, resume_step, json_line_step, &moved, metrics));

@@ -63,7 +63,7 @@ NODISCARD Status metrics_forget_end(const char *run_dir, int64_t step);
  * those of refused steps as well; 0: 1. `event_interval`: steps between TensorBoard scalars. `several`: that of all
  * epochs. */
 NODISCARD Status metrics_open(const char *run_dir, int64_t resume_step, int64_t row_interval, int event_interval,
-                              bool several, Metrics **made);
+                              bool multi_label, Metrics **made);
 void metrics_step(Metrics *metrics, const StepRecord *record);
 void metrics_epoch(Metrics *metrics, const EpochRecord *record); /* also a line of log.txt */
 void metrics_log(Metrics *metrics, const char *format, ...)

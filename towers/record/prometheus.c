@@ -108,9 +108,9 @@ static void run_put(FILE *to, const char *run, const RunNumbers *n)
     run_number_put(to, run, "evaluated_epoch", (double)n->tested->epoch,
                    "epoch after which the run was last evaluated");
     run_number_put(to, run, "test_loss", n->tested->test_loss, "loss of the last evaluation");
-    run_number_put(to, run, n->tested->several ? "test_map" : "test_accuracy", n->tested->test_top1,
-                   n->tested->several ? "mean average precision of the last evaluation"
-                                      : "accuracy of the last evaluation");
+    run_number_put(to, run, n->tested->multi_label ? "test_map" : "test_accuracy", n->tested->test_top1,
+                   n->tested->multi_label ? "mean average precision of the last evaluation"
+                                          : "accuracy of the last evaluation");
 }
 
 Status prometheus_write(const char *path, const char *run, const char *step, const RunNumbers *numbers)

@@ -45,9 +45,10 @@ static Status epoch_add(Run *run, const RunLines *lines, const char *line)
     Number place[2];
     bool more = true, empty = false;
     if (lines->number == 1) {
-        run->several = epoch_header_known(line, true);
-        return run->several || epoch_header_known(line, false) ? OK
-                                                               : LINE_FAIL(lines, "expected the header of results.csv");
+        run->multi_label = epoch_header_known(line, true);
+        return run->multi_label || epoch_header_known(line, false)
+                   ? OK
+                   : LINE_FAIL(lines, "expected the header of results.csv");
     }
     epoch_clear(&epoch);
     for (int i = 0; i < 2 + OLDEST || (i < 2 + EPOCH_COLUMNS && more); i++) {
@@ -61,7 +62,7 @@ static Status epoch_add(Run *run, const RunLines *lines, const char *line)
         return LINE_FAIL(lines, "epoch or step out of range");
     epoch.epoch = (int64_t)place[0];
     epoch.step = (int64_t)place[1];
-    epoch.several = run->several;
+    epoch.multi_label = run->multi_label;
     return ARRAY_ADD(run->epoch, run->epochs, "the epochs of a run", epoch);
 }
 

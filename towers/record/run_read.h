@@ -61,7 +61,7 @@ typedef struct Run {
     int64_t steps, rows; /* kept; of metrics.jsonl */
     EpochRecord *epoch;
     int64_t epochs;
-    bool several;         /* of the epochs: samples have any number of classes (epoch.h) */
+    bool multi_label;     /* of the epochs: samples have any number of classes (epoch.h) */
     int classes;          /* 0: no confusion.csv */
     bool confusion_named; /* the file has the names of the classes */
     int64_t *confusion;   /* [classes][classes]: true class, predicted class */

@@ -86,7 +86,7 @@ void about_begin(const ProgramConfig *program, const Transform *eval, About *abo
     if (eval) transform_put(about, eval);
     if (program->model->generate) about_add(about, "maps", "channels first");
     if (program->loss == LOSS_BCE) about_add(about, "loss", "bce");
-    if (program->several) about_add(about, "several_classes", "true");
+    if (program->multi_label) about_add(about, "several_classes", "true");
     about_add(about, "towers_version", TOWERS_VERSION);
 }
 

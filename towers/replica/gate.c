@@ -101,10 +101,10 @@ int gate_ahead(const Gate *g)
 
 /* ---- addresses */
 
-float *gate_extras(const Gate *g, int slot)
+float *gate_extras(const Gate *g, int local)
 {
-    if (slot == g->config.place.local_towers - 1) return gate_sum(g);
-    return g->extras + (size_t)slot * sum_extra_count(g->config.towers);
+    if (local == g->config.place.local_towers - 1) return gate_sum(g);
+    return g->extras + (size_t)local * sum_extra_count(g->config.towers);
 }
 
 float *gate_sum(const Gate *g)
@@ -139,7 +139,7 @@ Status gate_begin(Gate *g, const GateStep *step)
     return device->backend->upload(device, g->input, input, sizeof *input);
 }
 
-Status gate_contribute(Gate *g, int slot, const Program *program, int32_t n, bool last, int parts)
+Status gate_contribute(Gate *g, int local, const Program *program, int32_t n, bool last, int parts)
 {
     Device *device = &g->replica->device;
     GateExtrasCall call = {
@@ -154,14 +154,14 @@ Status gate_contribute(Gate *g, int slot, const Program *program, int32_t n, boo
         .input = g->input,
         .stop_extra = SUM_EXTRA_STOP,
         .header = SUM_EXTRAS,
-        .number = g->config.place.first_tower + slot,
-        .sum = g->sums + slot,
-        .extras = gate_extras(g, slot),
+        .number = g->config.place.first_tower + local,
+        .sum = g->sums + local,
+        .extras = gate_extras(g, local),
         .square = gate_square_of_sum(g), /* final for a single tower; otherwise overwritten by that of the sum */
         .state = g->state,
     };
     for (int k = 0; program && k < program->term_count; k++) call.term[k] = result(program, program->term[k].sum);
-    if (last && slot == g->config.place.local_towers - 1 &&
+    if (last && local == g->config.place.local_towers - 1 &&
         g->config.towers > 1) /* the extras of other towers still contain the sum of the last step */
         TRY(device->backend->fill(device, call.extras, 0, sum_extra_count(g->config.towers)));
     return device->backend->gate_extras(device, &call);

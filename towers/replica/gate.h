@@ -45,7 +45,7 @@ int gate_ahead(const Gate *gate);
 
 /* The extras: floats after the gradients in the all-reduce. `gate_extras` of a tower is its contribution; `gate_sum`
  * receives the sum and overwrites the extras of this process's last tower. Device memory. */
-float *gate_extras(const Gate *gate, int slot);
+float *gate_extras(const Gate *gate, int local);
 float *gate_sum(const Gate *gate);
 
 /* Device memory for square sums: of part 0 .. GATE_PARTS - 1 of a tower's gradient; of the sum over towers. */
@@ -66,7 +66,7 @@ typedef struct GateStep {
  * repeated. */
 NODISCARD Status gate_begin(Gate *gate, const GateStep *step);
 /* After `program` ran for a tower's batch of n samples (NULL: no samples); `parts`: number of square sums. */
-NODISCARD Status gate_contribute(Gate *gate, int slot, const Program *program, int32_t n, bool last, int parts);
+NODISCARD Status gate_contribute(Gate *gate, int local, const Program *program, int32_t n, bool last, int parts);
 /* After the all-reduce, before the update: compute the scalars for the optimizer. */
 NODISCARD Status gate_decide(Gate *gate);
 /* After the update: copy the result of step `number` to the host. */

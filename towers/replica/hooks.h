@@ -17,7 +17,7 @@ typedef struct RunHooks {
     Status (*loss)(Device *device, int tower, int64_t step, float *loss);
     Status (*gradients)(Device *device, int tower, int64_t step, float *gradients);
     /* After the update; `left_out`: a rollback excludes this step. */
-    Status (*updated)(Replica *replica, int slot, int tower, int64_t step, bool left_out);
+    Status (*updated)(Replica *replica, int local, int tower, int64_t step, bool left_out);
     /* The self-test: values of a bucket that a tower sends (ACTIVITY_START) or receives (ACTIVITY_REDUCE). */
     void (*self_test)(int tower, Activity activity, float *values);
 } RunHooks;

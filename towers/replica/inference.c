@@ -1,4 +1,4 @@
-/* The ring of results of inference.h. Every slot has a block of pinned host memory (loss, top-1, top-5, then the
+/* The ring of results of inference.h. Every buffer has a block of pinned host memory (loss, top-1, top-5, then the
  * probabilities, features and maps; with TTA_FLIP another such part for the mirror images) and a mark after the copies
  * that fill it. */
 #include "towers/replica/inference.h"
@@ -7,10 +7,10 @@
 #include "towers/replica/temperature.h"
 #include "towers/store/pretrained.h"
 
-enum { SLOTS = 2, LOSS = 0, CORRECT = 1, HEADER = 16 /* floats */ };
+enum { BUFFERS = 2, LOSS = 0, CORRECT = 1, HEADER = 16 /* floats */ };
 enum { RECORD_BYTES = IMAGE_RECORD * sizeof(int32_t) };
 
-typedef struct InferenceSlot {
+typedef struct InferenceBuffer {
     Inferred result;
     /* owned, each large enough for the largest batch */
     float *floats;
@@ -19,7 +19,7 @@ typedef struct InferenceSlot {
     BadSample *bad;
     uint8_t *pixels; /* only with maps, as the next */
     int32_t *augment;
-} InferenceSlot;
+} InferenceBuffer;
 
 struct Inference {
     Replica *replica; /* borrowed, as the next */
@@ -27,11 +27,11 @@ struct Inference {
     bool prob;
     double temperature;
     size_t view;       /* floats of a view of the largest batch */
-    size_t bytes;      /* of a slot's floats */
+    size_t bytes;      /* of a buffer's floats */
     size_t image;      /* bytes of an image that is kept; 0 without maps */
     uint8_t *mirrored; /* owned: pixels of the largest batch; NULL without TTA_FLIP */
     int64_t begun, ended;
-    InferenceSlot slot[SLOTS];
+    InferenceBuffer buffer[BUFFERS];
 };
 
 /* Optional values that the file lacks keep their initial values, so both arenas are downloaded first. */
@@ -65,7 +65,7 @@ static size_t value_floats(const Program *program, Value v)
     return align_up((size_t)(shape_pixels(t.shape) * t.pitch) * dtype_bytes(t.dtype), sizeof(float)) / sizeof(float);
 }
 
-static Status slots_create(Inference *q, Tta tta)
+static Status buffers_create(Inference *q, Tta tta)
 {
     Replica *r = q->replica;
     size_t most = 0, floats = 0;
@@ -85,17 +85,17 @@ static Status slots_create(Inference *q, Tta tta)
     if (tta == TTA_FLIP) q->mirrored = malloc(most * image + 1);
     if (tta == TTA_FLIP && !q->mirrored)
         return FAIL(ERR_MEMORY, "no memory for the mirror images of %zu samples", most);
-    for (int i = 0; i < SLOTS; i++) {
-        InferenceSlot *slot = &q->slot[i];
-        slot->floats = pages_alloc(q->bytes);
-        slot->labels = malloc((most + 1) * sizeof *slot->labels);
-        slot->ids = malloc((most + 1) * sizeof *slot->ids);
-        slot->bad = malloc((most + 1) * sizeof *slot->bad);
-        slot->pixels = malloc(most * q->image + 1);
-        slot->augment = malloc(most * RECORD_BYTES + 1);
-        if (!slot->floats || !slot->labels || !slot->ids || !slot->bad || !slot->pixels || !slot->augment)
+    for (int i = 0; i < BUFFERS; i++) {
+        InferenceBuffer *buffer = &q->buffer[i];
+        buffer->floats = pages_alloc(q->bytes);
+        buffer->labels = malloc((most + 1) * sizeof *buffer->labels);
+        buffer->ids = malloc((most + 1) * sizeof *buffer->ids);
+        buffer->bad = malloc((most + 1) * sizeof *buffer->bad);
+        buffer->pixels = malloc(most * q->image + 1);
+        buffer->augment = malloc(most * RECORD_BYTES + 1);
+        if (!buffer->floats || !buffer->labels || !buffer->ids || !buffer->bad || !buffer->pixels || !buffer->augment)
             return FAIL(ERR_MEMORY, "no memory for the results of %zu samples", most);
-        if (r->device.backend->pin) r->device.backend->pin(&r->device, slot->floats, q->bytes, PIN_DOWNLOADS);
+        if (r->device.backend->pin) r->device.backend->pin(&r->device, buffer->floats, q->bytes, PIN_DOWNLOADS);
     }
     return OK;
 }
@@ -109,7 +109,7 @@ Status inference_open(Replica *replica, Loader *loader, bool prob, Tta tta, doub
     q->prob = prob;
     q->temperature = temperature;
     replica_pin(replica, loader, true);
-    Status st = slots_create(q, tta);
+    Status st = buffers_create(q, tta);
     if (st == OK) {
         *made = q;
         return OK;
@@ -122,17 +122,18 @@ void inference_close(Inference *q)
 {
     if (!q) return;
     Device *device = &q->replica->device;
-    if (q->begun > q->ended) (void)!device->backend->finish(device, STREAM_COMPUTE); /* it still writes to the slots */
+    if (q->begun > q->ended)
+        (void)!device->backend->finish(device, STREAM_COMPUTE); /* it still writes to the buffers */
     replica_pin(q->replica, q->loader, false);
-    for (int i = 0; i < SLOTS; i++) {
-        InferenceSlot *slot = &q->slot[i];
-        if (slot->floats && device->backend->pin) device->backend->pin(device, slot->floats, q->bytes, PIN_NOT);
-        free(slot->floats);
-        free(slot->labels);
-        free(slot->ids);
-        free(slot->bad);
-        free(slot->pixels);
-        free(slot->augment);
+    for (int i = 0; i < BUFFERS; i++) {
+        InferenceBuffer *buffer = &q->buffer[i];
+        if (buffer->floats && device->backend->pin) device->backend->pin(device, buffer->floats, q->bytes, PIN_NOT);
+        free(buffer->floats);
+        free(buffer->labels);
+        free(buffer->ids);
+        free(buffer->bad);
+        free(buffer->pixels);
+        free(buffer->augment);
     }
     free(q->mirrored);
     free(q);
@@ -153,9 +154,9 @@ static Status value_send(const Inference *q, const Program *program, Value v, fl
 }
 
 /* Of the images, or of their mirror images. */
-static Status results_send(const Inference *q, const Program *program, InferenceSlot *slot, bool mirror)
+static Status results_send(const Inference *q, const Program *program, InferenceBuffer *buffer, bool mirror)
 {
-    float *to = slot->floats + mirror * q->view;
+    float *to = buffer->floats + mirror * q->view;
     Device *device = &q->replica->device;
     const Backend *backend = device->backend;
     float *place = to + HEADER;
@@ -163,11 +164,11 @@ static Status results_send(const Inference *q, const Program *program, Inference
     TRY(backend->download(device, to + LOSS, plan_tensor(program->plan, program->loss).data, sizeof(float)));
     TRY(backend->download(device, to + CORRECT, plan_tensor(program->plan, program->correct).data, 2 * sizeof(float)));
     TRY(value_send(q, program, q->prob ? program->prob : (Value){0}, &place, &prob));
-    slot->result.prob = prob.data;
-    slot->result.pitch = prob.pitch;
-    TRY(value_send(q, program, program->features, &place, &slot->result.features));
-    TRY(value_send(q, program, program->maps, &place, &slot->result.maps));
-    return value_send(q, program, program->logits, &place, &slot->result.logits[mirror]);
+    buffer->result.prob = prob.data;
+    buffer->result.pitch = prob.pitch;
+    TRY(value_send(q, program, program->features, &place, &buffer->result.features));
+    TRY(value_send(q, program, program->maps, &place, &buffer->result.maps));
+    return value_send(q, program, program->logits, &place, &buffer->result.logits[mirror]);
 }
 
 /* The images of a batch, each row from right to left. A border has equal sides, so that the central crop is mirrored. */
@@ -179,13 +180,13 @@ static void batch_mirror(const Batch *batch, uint8_t *to)
             memcpy(to + (y * width + x) * c, batch->pixels + ((y + 1) * width - 1 - x) * c, c);
 }
 
-static Status view_run(Inference *q, Program *program, InferenceSlot *slot, const Batch *batch, bool mirror)
+static Status view_run(Inference *q, Program *program, InferenceBuffer *buffer, const Batch *batch, bool mirror)
 {
     Device *device = &q->replica->device;
     TRY(replica_feed(q->replica, program, batch, 0, &(RandomKey){0}, 0)); /* nothing random is evaluated */
     TRY(replica_fold(q->replica));
     TRY(plan_run(program->plan, program->fold_end, plan_op_count(program->plan)));
-    TRY(results_send(q, program, slot, mirror));
+    TRY(results_send(q, program, buffer, mirror));
     return device->backend->uploaded ? device->backend->uploaded(device) : OK;
 }
 
@@ -193,30 +194,30 @@ Status inference_begin(Inference *q, const Batch *batch)
 {
     Device *device = &q->replica->device;
     const Backend *backend = device->backend;
-    InferenceSlot *slot = &q->slot[q->begun % SLOTS];
+    InferenceBuffer *buffer = &q->buffer[q->begun % BUFFERS];
     Program *program = replica_eval_program(q->replica, batch->n);
     if (!program) return FAIL(ERR_INTERNAL, "no evaluation program for a batch of %d", batch->n);
-    if (inference_pending(q) == SLOTS)
+    if (inference_pending(q) == BUFFERS)
         return FAIL(ERR_INTERNAL, "a third batch was started while two were in progress");
     /* Copy the batch, because the loader will reuse its memory. */
-    Batch *kept = &slot->result.batch;
+    Batch *kept = &buffer->result.batch;
     *kept = *batch;
-    kept->pixels = q->image ? memcpy(slot->pixels, batch->pixels, (size_t)batch->n * q->image) : NULL;
-    kept->augment = q->image ? memcpy(slot->augment, batch->augment, (size_t)batch->n * RECORD_BYTES) : NULL;
+    kept->pixels = q->image ? memcpy(buffer->pixels, batch->pixels, (size_t)batch->n * q->image) : NULL;
+    kept->augment = q->image ? memcpy(buffer->augment, batch->augment, (size_t)batch->n * RECORD_BYTES) : NULL;
     kept->targets = NULL;
-    kept->labels = memcpy(slot->labels, batch->labels, (size_t)batch->n * sizeof *slot->labels);
-    kept->ids = memcpy(slot->ids, batch->ids, (size_t)batch->n * sizeof *slot->ids);
-    if (batch->skipped) memcpy(slot->bad, batch->bad, (size_t)batch->skipped * sizeof *slot->bad);
-    kept->bad = slot->bad;
+    kept->labels = memcpy(buffer->labels, batch->labels, (size_t)batch->n * sizeof *buffer->labels);
+    kept->ids = memcpy(buffer->ids, batch->ids, (size_t)batch->n * sizeof *buffer->ids);
+    if (batch->skipped) memcpy(buffer->bad, batch->bad, (size_t)batch->skipped * sizeof *buffer->bad);
+    kept->bad = buffer->bad;
     q->begun++;
     if (q->mirrored) {
         Batch view = *batch;
         batch_mirror(batch, q->mirrored);
         view.pixels = q->mirrored;
-        TRY(view_run(q, program, slot, &view, true));
+        TRY(view_run(q, program, buffer, &view, true));
     }
-    TRY(view_run(q, program, slot, batch, false));
-    return backend->mark ? backend->mark(device, (int)((q->begun - 1) % SLOTS)) : OK;
+    TRY(view_run(q, program, buffer, batch, false));
+    return backend->mark ? backend->mark(device, (int)((q->begun - 1) % BUFFERS)) : OK;
 }
 
 int inference_pending(const Inference *q)
@@ -226,7 +227,7 @@ int inference_pending(const Inference *q)
 
 int inference_ahead(const Inference *q)
 {
-    return q->replica->device.backend->mark ? SLOTS - 1 : 0;
+    return q->replica->device.backend->mark ? BUFFERS - 1 : 0;
 }
 
 static Status results_wait(const Inference *q, int mark)
@@ -244,17 +245,17 @@ static Status results_wait(const Inference *q, int mark)
 
 Status inference_end(Inference *q, const Inferred **result)
 {
-    InferenceSlot *slot = &q->slot[q->ended % SLOTS];
-    TRY(results_wait(q, (int)(q->ended % SLOTS)));
+    InferenceBuffer *buffer = &q->buffer[q->ended % BUFFERS];
+    TRY(results_wait(q, (int)(q->ended % BUFFERS)));
     q->ended++;
-    slot->result.loss = slot->floats[LOSS];
-    for (int k = 0; k < 2; k++) slot->result.correct[k] = (int64_t)slot->floats[CORRECT + k];
-    size_t probs = q->mirrored && q->prob ? (size_t)(slot->result.batch.n * slot->result.pitch) : 0;
+    buffer->result.loss = buffer->floats[LOSS];
+    for (int k = 0; k < 2; k++) buffer->result.correct[k] = (int64_t)buffer->floats[CORRECT + k];
+    size_t probs = q->mirrored && q->prob ? (size_t)(buffer->result.batch.n * buffer->result.pitch) : 0;
     for (size_t i = HEADER; i < HEADER + probs; i++)
-        slot->floats[i] = (slot->floats[i] + slot->floats[q->view + i]) / 2;
-    for (int64_t i = 0; q->prob && q->temperature > 0 && i < slot->result.batch.n; i++)
-        temperature_apply(q->temperature, slot->floats + HEADER + i * slot->result.pitch,
+        buffer->floats[i] = (buffer->floats[i] + buffer->floats[q->view + i]) / 2;
+    for (int64_t i = 0; q->prob && q->temperature > 0 && i < buffer->result.batch.n; i++)
+        temperature_apply(q->temperature, buffer->floats + HEADER + i * buffer->result.pitch,
                           q->replica->config.program.options.classes);
-    *result = &slot->result;
+    *result = &buffer->result;
     return OK;
 }

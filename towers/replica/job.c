@@ -10,7 +10,7 @@ enum {
 
 int64_t job_batches_per_epoch(const TrainJob *job)
 {
-    return shares_steps_per_epoch(&job->shares, source_info(job->train)->count);
+    return steps_per_epoch_of(&job->local_batches, source_info(job->train)->count);
 }
 
 /* ---- cycles of phases */
@@ -78,7 +78,7 @@ int job_step_batches(const TrainJob *job, int64_t step)
 
 int64_t job_step_samples(const TrainJob *job, int64_t step)
 {
-    int64_t global = shares_global(&job->shares), count = job_step_batches(job, step);
+    int64_t global = global_batch_of(&job->local_batches), count = job_step_batches(job, step);
     if (!count) return global;
     int64_t first = job_first_batch(job, step) % job_batches_per_epoch(job),
             left = source_info(job->train)->count - first * global;
@@ -87,22 +87,22 @@ int64_t job_step_samples(const TrainJob *job, int64_t step)
 
 int64_t job_batch_samples(const TrainJob *job, int64_t batch)
 {
-    int64_t global = shares_global(&job->shares);
+    int64_t global = global_batch_of(&job->local_batches);
     int64_t left = source_info(job->train)->count - batch % job_batches_per_epoch(job) * global;
     return global < left ? global : left;
 }
 
 Batch job_batch_without_images(const TrainJob *job, int64_t step, int tower)
 {
-    Batch batch = {.step = job_first_batch(job, step), .tower = tower, .n = job->shares.batch[tower]};
-    for (int t = 0; t < tower; t++) batch.first += job->shares.batch[t];
+    Batch batch = {.step = job_first_batch(job, step), .tower = tower, .n = job->local_batches.batch[tower]};
+    for (int t = 0; t < tower; t++) batch.first += job->local_batches.batch[t];
     return batch;
 }
 
 RandomKey job_random_key(const TrainJob *job, int64_t step, const Batch *batch)
 {
     int64_t before = batch->step - job_first_batch(job, step - 1);
-    return (RandomKey){job->seed, step - 1, before * shares_global(&job->shares) + batch->first};
+    return (RandomKey){job->seed, step - 1, before * global_batch_of(&job->local_batches) + batch->first};
 }
 
 /* ---- stages */
@@ -161,7 +161,7 @@ int64_t job_total_steps(const TrainJob *job)
 
 Placement job_placement(const TrainJob *job, int rank)
 {
-    int64_t towers = job->shares.towers, nodes = job_nodes(job), each = job_node_processes(job);
+    int64_t towers = job->local_batches.towers, nodes = job_nodes(job), each = job_node_processes(job);
     int64_t node = rank / each, number = rank % each, before = node * towers / nodes,
             count = (node + 1) * towers / nodes - before;
     int64_t first = before + number * count / each, end = before + (number + 1) * count / each;
@@ -199,7 +199,7 @@ CommConfig job_comm(const TrainJob *job, Placement place)
 {
     CommConfig comm = job->comm;
     comm.place = place;
-    comm.towers = job->shares.towers;
+    comm.towers = job->local_batches.towers;
     comm.grace_ms = SUPERVISOR_FIRST_MS;
     comm.staged = job->test ? (size_t)job_eval_floats(job) : 0;
     return comm;
@@ -220,7 +220,7 @@ TargetRule job_targets(const TrainJob *job, bool training)
     const ProgramConfig *program = &job->program;
     return (TargetRule){.classes = program->options.classes,
                         .smoothing = program->smoothing,
-                        .several = program->several,
+                        .multi_label = program->multi_label,
                         .weight = training ? job->data.class_weight : NULL};
 }
 
@@ -251,7 +251,7 @@ int64_t job_eval_blocks(const TrainJob *job)
 int64_t job_eval_confusion(const TrainJob *job)
 {
     int64_t classes = job->program.options.classes;
-    return classes <= CONFUSION_CLASSES && !job->program.several ? classes * classes : 0;
+    return classes <= CONFUSION_CLASSES && !job->program.multi_label ? classes * classes : 0;
 }
 
 int64_t job_eval_floats(const TrainJob *job)

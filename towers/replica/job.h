@@ -6,7 +6,7 @@
 #include "nccl_sync/comm.h"
 #include "nccl_sync/mean_loss.h"
 #include "towers/data/loading/loader.h"
-#include "towers/data/loading/share.h"
+#include "towers/data/loading/local_batch.h"
 #include "towers/graph/model.h"
 #include "towers/graph/program.h"
 #include "towers/record/metrics.h"
@@ -74,7 +74,7 @@ typedef struct TrainJob {
 
     /* towers */
     const Backend *backend;
-    Shares shares;
+    LocalBatches local_batches;
     DeviceConfig device; /* of every process; its ordinal is job_device's */
     CommConfig comm;     /* timeout, reduce, ordered, ctas; the rest is job_comm's */
     int processes;       /* of the whole run: equally many in each node */
@@ -163,7 +163,7 @@ typedef struct TrainJob {
  * five. If samples have any number of classes it is the share of samples with exactly the right ones. */
 static inline bool top5_says(const TrainJob *job)
 {
-    return job->program.several || job->program.options.classes > 5;
+    return job->program.multi_label || job->program.options.classes > 5;
 }
 
 /* Values that follow from a job. A step is one update of one phase; steps count from 0. A cycle is job_repeats updates of
@@ -228,7 +228,7 @@ DeviceConfig job_device(const TrainJob *job, int local_rank);
 GateRules job_gate(const TrainJob *job);
 /* How its labels become targets. */
 TargetRule job_targets(const TrainJob *job, bool training);
-/* The configuration of a loader of training or evaluation data, without shares, depth and steps. */
+/* The configuration of a loader of training or evaluation data, without local batches, depth and steps. */
 LoaderConfig job_loader(const TrainJob *job, bool training);
 /* The communicator of the process at `place`, as far as it is known without a layout. */
 CommConfig job_comm(const TrainJob *job, Placement place);

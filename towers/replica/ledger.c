@@ -41,7 +41,7 @@ Status ledger_create(int towers, int processes, Ledger **made)
 
 double eval_score(const EvalResult *result)
 {
-    double score = result->several ? result->mean_precision : (double)result->correct[0] / (double)result->count;
+    double score = result->multi_label ? result->mean_precision : (double)result->correct[0] / (double)result->count;
     return isfinite(result->loss) && isfinite(score) ? score : ABSENT;
 }
 

@@ -129,7 +129,7 @@ typedef struct EvalSample {
 typedef struct EvalResult {
     int64_t count, correct[2]; /* samples; correct top-1 and top-5 predictions */
     double loss;               /* mean */
-    bool several;          /* samples have any number of classes: correct are all classes, and the most probable one */
+    bool multi_label;      /* samples have any number of classes: correct are all classes, and the most probable one */
     double mean_precision; /* if several: mAP (average_precision.h); NaN if no sample has a class */
 } EvalResult;
 

@@ -9,7 +9,7 @@ typedef enum MemoryClass {
     MEMORY_WEIGHTS = 0,
     MEMORY_HALF,      /* the 16-bit copy of the weights, if the device keeps one */
     MEMORY_GRADIENTS, /* with several batches per step, also their sums */
-    MEMORY_SUM,       /* additional memory of the all-reduce: slots in shared memory, or buffers on a GPU */
+    MEMORY_SUM,       /* additional memory of the all-reduce: contributions in shared memory, or buffers on a GPU */
     MEMORY_NCCL,      /* comm_library_bytes */
     MEMORY_SLOTS,
     MEMORY_AVERAGE,

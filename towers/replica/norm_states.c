@@ -18,8 +18,8 @@ typedef struct Pick {
 /* A tower that never sees more than one value of a channel has no statistics of that batch norm (norm_values.h). */
 static bool tower_has(const TowerProcess *p, const LayoutEntry *state, int tower)
 {
-    int64_t samples = p->job->shares.batch[tower];
-    if (samples && p->job->bn_stats == BN_STATS_SYNC) samples = shares_global(&p->job->shares);
+    int64_t samples = p->job->local_batches.batch[tower];
+    if (samples && p->job->bn_stats == BN_STATS_SYNC) samples = global_batch_of(&p->job->local_batches);
     return samples && replica_values(p->replica, state->first, samples) != 1;
 }
 
@@ -27,8 +27,8 @@ static bool tower_has(const TowerProcess *p, const LayoutEntry *state, int tower
 static int64_t weights_sum(const TowerProcess *p, const LayoutEntry *state, bool by_samples)
 {
     int64_t sum = 0;
-    for (int t = 0; t < p->job->shares.towers; t++)
-        if (tower_has(p, state, t)) sum += by_samples ? p->job->shares.batch[t] : 1;
+    for (int t = 0; t < p->job->local_batches.towers; t++)
+        if (tower_has(p, state, t)) sum += by_samples ? p->job->local_batches.batch[t] : 1;
     return sum;
 }
 
@@ -36,7 +36,7 @@ static float weight_of(const TowerProcess *p, const Pick *pick, const LayoutEntr
 {
     if (pick->only >= 0) return pick->only == tower ? 1 : 0;
     if (!tower_has(p, state, tower)) return 0;
-    double own = pick->by_samples ? (double)p->job->shares.batch[tower] : 1;
+    double own = pick->by_samples ? (double)p->job->local_batches.batch[tower] : 1;
     return (float)(own / (double)weights_sum(p, state, pick->by_samples));
 }
 
@@ -49,7 +49,7 @@ static void states_pick(const TowerProcess *p, const Pick *pick, int tower, floa
         float weight = weight_of(p, pick, entry, tower);
         for (size_t i = entry->first; i < entry->first + entry->count; i++) {
             float x = weight == 0 ? 0 : states[i]; /* multiplication would keep NaN and Inf */
-            if (weight != 0 && pick->biased) x /= replica_unbias(p->replica, i, p->job->shares.batch[tower]);
+            if (weight != 0 && pick->biased) x /= replica_unbias(p->replica, i, p->job->local_batches.batch[tower]);
             if (weight != 0 && pick->around) x = (x - pick->around[i]) * (x - pick->around[i]);
             states[i] = weight * x;
         }
@@ -63,10 +63,10 @@ static Status states_sum(TowerProcess *p, float **states, Pick pick, float *sum)
     size_t elements = p->replica->layout->state_elements;
     float *mine = calloc(elements, sizeof *mine);
     if (!mine) return FAIL(ERR_MEMORY, "no memory for the statistics of a tower (%zu floats)", elements);
-    for (int slot = 0; slot < p->place.local_towers; slot++) {
-        TRY_OUT(replica_download(p->replica, mine, states[slot], elements * sizeof *mine));
-        states_pick(p, &pick, p->place.first_tower + slot, mine);
-        TRY_OUT(comm_allreduce_begin(p->comm, p->place.first_tower + slot, 0, mine, elements));
+    for (int local = 0; local < p->place.local_towers; local++) {
+        TRY_OUT(replica_download(p->replica, mine, states[local], elements * sizeof *mine));
+        states_pick(p, &pick, p->place.first_tower + local, mine);
+        TRY_OUT(comm_allreduce_begin(p->comm, p->place.first_tower + local, 0, mine, elements));
     }
     TRY_OUT(comm_allreduce_end(p->comm, 0, sum, elements));
 out:
@@ -89,8 +89,8 @@ Status states_gather(TowerProcess *p, float **states, float **found)
     if (!mine || !sorted)
         TRY_OUT(FAIL(ERR_MEMORY, "no memory for the statistics of %d towers (%zu floats each)", p->ledger->towers,
                      elements));
-    for (int slot = 0; slot < p->place.local_towers; slot++)
-        TRY_OUT(backend->download(&p->replica->device, mine + (size_t)slot * elements, states[slot],
+    for (int local = 0; local < p->place.local_towers; local++)
+        TRY_OUT(backend->download(&p->replica->device, mine + (size_t)local * elements, states[local],
                                   elements * sizeof *mine));
     TRY_OUT(backend->finish(&p->replica->device, STREAM_COMPUTE));
     TRY_OUT(comm_gather(p->comm, mine, part * sizeof *mine, all));
@@ -108,14 +108,14 @@ out:
 }
 
 /* The first or last tower that has statistics of all batch norms. With BN_STATS_SYNC all that have samples have the same
- * statistics: the first of the largest share, which has some in every step (share.h). */
+ * statistics: the first of the largest local batch, which has some in every step (local_batch.h). */
 static int tower_with_statistics(const TowerProcess *p)
 {
     const Layout *layout = p->replica->layout;
-    const int32_t *batch = p->job->shares.batch;
+    const int32_t *batch = p->job->local_batches.batch;
     BnStats policy = p->job->bn_stats;
     int found = -1;
-    for (int t = 0; t < p->job->shares.towers; t++) {
+    for (int t = 0; t < p->job->local_batches.towers; t++) {
         bool has = batch[t] > 0;
         for (int k = 0; k < layout->state_count; k++) has &= tower_has(p, &layout->states[k], t);
         if (!has) continue;

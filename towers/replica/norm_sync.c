@@ -9,7 +9,7 @@
 
 static bool is_wanted(const TrainJob *job)
 {
-    return job->bn_stats == BN_STATS_SYNC && job->shares.towers > 1;
+    return job->bn_stats == BN_STATS_SYNC && job->local_batches.towers > 1;
 }
 
 bool norm_sync_sums(OpKind kind)

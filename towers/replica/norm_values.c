@@ -18,8 +18,8 @@ static void samples_join(const TrainJob *job, int32_t *samples)
 {
     int64_t sum = 0;
     if (job->bn_stats != BN_STATS_SYNC) return;
-    for (int t = 0; t < job->shares.towers; t++) sum += samples[t];
-    for (int t = 0; t < job->shares.towers; t++)
+    for (int t = 0; t < job->local_batches.towers; t++) sum += samples[t];
+    for (int t = 0; t < job->local_batches.towers; t++)
         if (samples[t]) samples[t] = (int32_t)sum;
 }
 
@@ -28,14 +28,14 @@ static void samples_join(const TrainJob *job, int32_t *samples)
 /* Some tower, of those whose statistics are exported, sees two values or more in a batch with these samples. */
 static bool is_seen(const TrainJob *job, int64_t values_of_one, const int32_t *samples)
 {
-    for (int t = 0; t < job->shares.towers; t++)
+    for (int t = 0; t < job->local_batches.towers; t++)
         if (samples[t] && values_of_one * samples[t] != 1) return true;
     return false;
 }
 
 static bool is_single(const TrainJob *job, int64_t values_of_one, const int32_t *samples)
 {
-    for (int t = 0; t < job->shares.towers; t++)
+    for (int t = 0; t < job->local_batches.towers; t++)
         if (values_of_one * samples[t] == 1) return true;
     return false;
 }
@@ -43,9 +43,10 @@ static bool is_single(const TrainJob *job, int64_t values_of_one, const int32_t 
 /* The samples of each tower in the last batch of an epoch, if the run comes to it and it is a short one. */
 static bool last_batch(const TrainJob *job, int32_t *samples)
 {
-    int64_t first, rest = source_info(job->train)->count % shares_global(&job->shares);
+    int64_t first, rest = source_info(job->train)->count % global_batch_of(&job->local_batches);
     bool reached = job_batches_before(job, job_total_steps(job)) >= job_batches_per_epoch(job);
-    for (int t = 0; rest && t < job->shares.towers; t++) shares_of(&job->shares, rest, 0, t, &first, &samples[t]);
+    for (int t = 0; rest && t < job->local_batches.towers; t++)
+        local_batch_of(&job->local_batches, rest, 0, t, &first, &samples[t]);
     return reached && rest;
 }
 
@@ -56,7 +57,7 @@ Status norm_values_check(const TrainJob *job, const Layout *layout, int32_t layo
     char name[NAME_TEXT] = "";
     bool ends = last_batch(job, last);
     *text = 0;
-    memcpy(most, job->shares.batch, sizeof most);
+    memcpy(most, job->local_batches.batch, sizeof most);
     samples_join(job, most);
     if (ends) samples_join(job, last);
     for (int i = 0; i < layout->state_count; i++) {

@@ -7,7 +7,7 @@
  * have samples are ignored.
  *
  * LAST is that of the original Inception trainer, FIRST of tf_cnn_benchmarks, MEAN of timm's --dist-bn reduce. POOLED is
- * the mean of the variances plus the variance of the means, weighted by the towers' shares: for one batch the statistics
+ * the mean of the variances plus the variance of the means, weighted by the towers' local batches: for one batch the statistics
  * of all its samples together. For running averages the means are closer than in any single step, so variances are
  * underestimated by the differences between towers within a step (2 % in a first layer with 8 towers of 4). SYNC changes
  * training too: every layer normalizes with the statistics of all towers' batches together, so N towers of a batch equal

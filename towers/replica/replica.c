@@ -402,7 +402,7 @@ static Status half_refresh(Replica *r)
                                            r->config.program.compute);
 }
 
-Status replica_feed(Replica *r, Program *program, const Batch *batch, int slot, const RandomKey *key, float scale)
+Status replica_feed(Replica *r, Program *program, const Batch *batch, int local, const RandomKey *key, float scale)
 {
     size_t n = (size_t)batch->n, image = (size_t)batch->canvas * (size_t)batch->canvas * (size_t)batch->c;
     uint32_t counter[4] = {(uint32_t)key->seed, (uint32_t)(key->seed >> 32), (uint32_t)key->step, (uint32_t)key->first};
@@ -419,8 +419,8 @@ Status replica_feed(Replica *r, Program *program, const Batch *batch, int slot, 
     TRY(upload_value(r, program, program->counter, counter, sizeof counter));
     TRY(upload_value(r, program, program->dloss, &scale, sizeof scale));
     if (program->dloss.id) {
-        plan_bind(program->plan, ARENA_STATE, r->state[slot]);
-        plan_bind(program->plan, ARENA_STAT, r->stat[slot]);
+        plan_bind(program->plan, ARENA_STATE, r->state[local]);
+        plan_bind(program->plan, ARENA_STAT, r->stat[local]);
     }
     return OK;
 }
@@ -512,9 +512,9 @@ static Status factors_set(Replica *r, float (*factor)(const Replica *r, size_t i
     return st;
 }
 
-Status replica_statistics_over(Replica *r, int slot, int64_t samples)
+Status replica_statistics_over(Replica *r, int local, int64_t samples)
 {
-    return factors_set(r, replica_unbias, samples, r->unbias[slot], &r->unbias_over[slot]);
+    return factors_set(r, replica_unbias, samples, r->unbias[local], &r->unbias_over[local]);
 }
 
 /* ---- gradient accumulation */
@@ -525,35 +525,36 @@ static Status floats_add(Replica *r, float *sum, const float *x, size_t count)
     return floats_change(r, OP_ADD, "gradients", sum, x, count);
 }
 
-Status replica_keep_start(Replica *r, int slot)
+Status replica_keep_start(Replica *r, int local)
 {
     const Backend *backend = r->device.backend;
-    r->stat_count[slot] = 0;
-    TRY(backend->fill(&r->device, r->stat_mean[slot], 0, r->layout->state_elements));
-    return backend->fill(&r->device, r->grad_sum[slot], 0, r->layout->trained_elements);
+    r->stat_count[local] = 0;
+    TRY(backend->fill(&r->device, r->stat_mean[local], 0, r->layout->state_elements));
+    return backend->fill(&r->device, r->grad_sum[local], 0, r->layout->trained_elements);
 }
 
-Status replica_keep_statistics(Replica *r, int slot)
+Status replica_keep_statistics(Replica *r, int local)
 {
     size_t elements = r->layout->state_elements;
-    float before = (float)r->stat_count[slot], decay = before / (before + 1); /* the mean so far */
-    r->stat_count[slot]++;
+    float before = (float)r->stat_count[local], decay = before / (before + 1); /* the mean so far */
+    r->stat_count[local]++;
     if (!elements) return OK;
     if (before == 0)
-        TRY(factors_set(r, statistic_exists, r->unbias_over[slot], r->stat_exists[slot], &r->stat_exists_over[slot]));
+        TRY(factors_set(r, statistic_exists, r->unbias_over[local], r->stat_exists[local],
+                        &r->stat_exists_over[local]));
     TRY(r->device.backend->upload(&r->device, r->keep_decay, &decay, sizeof decay));
-    return r->device.backend->average(&r->device, r->stat_mean[slot], r->stat[slot], r->unbias[slot], r->keep_decay,
+    return r->device.backend->average(&r->device, r->stat_mean[local], r->stat[local], r->unbias[local], r->keep_decay,
                                       elements, r->one);
 }
 
-Status replica_keep_gradients(Replica *r, int slot)
+Status replica_keep_gradients(Replica *r, int local)
 {
-    return floats_add(r, r->grad_sum[slot], r->arena[ARENA_GRAD], r->layout->trained_elements);
+    return floats_add(r, r->grad_sum[local], r->arena[ARENA_GRAD], r->layout->trained_elements);
 }
 
-Status replica_add_kept(Replica *r, int slot, size_t first, size_t count)
+Status replica_add_kept(Replica *r, int local, size_t first, size_t count)
 {
-    return floats_add(r, (float *)r->arena[ARENA_GRAD] + first, r->grad_sum[slot] + first, count);
+    return floats_add(r, (float *)r->arena[ARENA_GRAD] + first, r->grad_sum[local] + first, count);
 }
 
 /* ---- the update */

@@ -110,8 +110,8 @@ Program *replica_eval_program(Replica *replica, int32_t n);
  * longer; only a matter of speed. NULL is fine. */
 void replica_pin(Replica *replica, const Loader *loader, bool often);
 
-/* Upload a batch as the input of `program` for local tower `slot`, and bind that tower's statistics. `scale`: dloss. */
-NODISCARD Status replica_feed(Replica *replica, Program *program, const Batch *batch, int slot, const RandomKey *key,
+/* Upload a batch as the input of `program` for local tower `local`, and bind that tower's statistics. `scale`: dloss. */
+NODISCARD Status replica_feed(Replica *replica, Program *program, const Batch *batch, int local, const RandomKey *key,
                               float scale);
 /* Call after PARAM was written other than by replica_update. */
 void replica_weights_changed(Replica *replica);
@@ -143,10 +143,10 @@ NODISCARD Status replica_scale(Replica *replica, const Program *program);
 /* Accumulation of several batches: call before the first batch; after each batch with samples (of which later ones have no
  * more than earlier ones, so that statistics that exist are a mean over the first batches); after each batch but the last
  * (for its gradients); and for the gradients [first, first + count) of the last one. */
-NODISCARD Status replica_keep_start(Replica *replica, int slot);
-NODISCARD Status replica_keep_statistics(Replica *replica, int slot);
-NODISCARD Status replica_keep_gradients(Replica *replica, int slot);
-NODISCARD Status replica_add_kept(Replica *replica, int slot, size_t first, size_t count);
+NODISCARD Status replica_keep_start(Replica *replica, int local);
+NODISCARD Status replica_keep_statistics(Replica *replica, int local);
+NODISCARD Status replica_keep_gradients(Replica *replica, int local);
+NODISCARD Status replica_add_kept(Replica *replica, int local, size_t first, size_t count);
 
 /* The values of a channel behind element `i` of batch statistics over this many samples; 0: no batch norm feeds it. */
 int64_t replica_values(const Replica *replica, size_t i, int64_t samples);
@@ -155,9 +155,9 @@ int64_t replica_values(const Replica *replica, size_t i, int64_t samples);
 float replica_unbias(const Replica *replica, size_t i, int64_t samples);
 /* Set the number of samples behind a local tower's batch statistics; by default that of the first program. Does nothing if
  * it is that already. */
-NODISCARD Status replica_statistics_over(Replica *replica, int slot, int64_t samples);
+NODISCARD Status replica_statistics_over(Replica *replica, int local, int64_t samples);
 
 /* Update a phase's weights, slots, averages and batch-norm running statistics together, using replica->scalars in device
- * memory; nothing changes if their `commit` is 0. `fed[slot]`: local towers that had samples (the statistics of others
+ * memory; nothing changes if their `commit` is 0. `fed[local]`: local towers that had samples (the statistics of others
  * do not change). */
 NODISCARD Status replica_update(Replica *replica, int phase, const bool *fed);

@@ -204,7 +204,7 @@ Status run_state_parse(TowerProcess *p, const char *text, const char *path)
     for (int i = 0; i < STATE_FIELDS; i++)
         TRY_OUT(field_read(&run, &state_fields[i], json_object_get(root, state_fields[i].name), path));
     /* Older checkpoints lack these; the last step of an epoch may be short. */
-    int64_t full = shares_global(&p->job->shares) * p->job->accumulate;
+    int64_t full = global_batch_of(&p->job->local_batches) * p->job->accumulate;
     if (run.best[SCORE_ACCURACY] < 0) run.best[SCORE_ACCURACY] = ABSENT; /* as older versions wrote it */
     if (!json_object_get(root, "epoch_weight")) run.epoch_weight = (double)run.epoch_count;
     if (!json_object_get(root, "images_seen")) run.images_seen = -1;

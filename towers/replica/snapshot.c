@@ -278,13 +278,13 @@ static Status tower_states_unpack(TowerProcess *p, const SafeTensors *file)
     Replica *r = p->replica;
     for (int t = 0; r->layout->state_elements && t < p->ledger->towers; t++) {
         char prefix[64];
-        int slot = t - p->place.first_tower;
+        int local = t - p->place.first_tower;
         bool mine = is_local_tower(&p->place, t);
         snprintf(prefix, sizeof prefix, "tower%d.", t);
-        TRY(arena_unpack(p, prefix, file, mine ? r->state[slot] : NULL, SNAPSHOT_STATES));
+        TRY(arena_unpack(p, prefix, file, mine ? r->state[local] : NULL, SNAPSHOT_STATES));
         if (!r->ema) continue;
         snprintf(prefix, sizeof prefix, "tower%d.ema.", t);
-        TRY(arena_unpack(p, prefix, file, mine ? r->ema_state[slot] : NULL, SNAPSHOT_STATES));
+        TRY(arena_unpack(p, prefix, file, mine ? r->ema_state[local] : NULL, SNAPSHOT_STATES));
     }
     return OK;
 }

@@ -36,13 +36,14 @@ void process_config(const TrainJob *job, const Placement *place, ReplicaConfig *
         .sum = job_comm(job, *place),
     };
     if (job->near_cores) config->device.near_cores = job->data.workers + 1; /* threads that are busy */
-    /* Every batch size that this process will use: full shares and those of the short last batch. */
+    /* Every batch size that this process will use: full local batches and those of the short last batch. */
     int64_t count = source_info(job->train)->count, first;
-    for (int slot = 0; slot < place->local_towers; slot++) {
+    for (int local = 0; local < place->local_towers; local++) {
         int32_t n;
-        shares_of(&job->shares, count, 0, place->first_tower + slot, &first, &n);
+        local_batch_of(&job->local_batches, count, 0, place->first_tower + local, &first, &n);
         size_add(config->train_n, n);
-        shares_of(&job->shares, count, job_batches_per_epoch(job) - 1, place->first_tower + slot, &first, &n);
+        local_batch_of(&job->local_batches, count, job_batches_per_epoch(job) - 1, place->first_tower + local, &first,
+                       &n);
         size_add(config->train_n, n);
     }
     size_add(config->train_n, config->train_n[0] ? 0 : 1); /* empty towers: the layout and the names of terms */
@@ -55,7 +56,7 @@ void process_config(const TrainJob *job, const Placement *place, ReplicaConfig *
 LoaderConfig process_loader(const TowerProcess *p)
 {
     LoaderConfig config = job_loader(p->job, true);
-    config.shares = p->job->shares;
+    config.local_batches = p->job->local_batches;
     config.first_tower = p->place.first_tower;
     config.local = p->place.local_towers;
     config.start_step = job_first_batch(p->job, p->run.step);
@@ -66,9 +67,9 @@ LoaderConfig process_loader(const TowerProcess *p)
 
 /* ---- activities */
 
-void tower_activity(TowerProcess *p, int slot, int64_t step, Activity activity)
+void tower_activity(TowerProcess *p, int local, int64_t step, Activity activity)
 {
-    int tower = p->place.first_tower + slot;
+    int tower = p->place.first_tower + local;
     errno = 0; /* if a library crashes in this activity, errno tells whether it ran out of memory (process.c) */
     ledger_activity(p->ledger, tower, step, activity);
     if (run_hooks) run_hooks->activity(tower, step, activity);
@@ -88,7 +89,7 @@ static void wait_report(TowerProcess *p, int64_t step)
 void process_activity(TowerProcess *p, int64_t step, Activity activity)
 {
     wait_report(p, step);
-    for (int slot = 0; slot < p->place.local_towers; slot++) tower_activity(p, slot, step, activity);
+    for (int local = 0; local < p->place.local_towers; local++) tower_activity(p, local, step, activity);
 }
 
 /* ---- messages */

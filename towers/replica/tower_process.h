@@ -112,7 +112,7 @@ void process_config(const TrainJob *job, const Placement *place, ReplicaConfig *
 LoaderConfig process_loader(const TowerProcess *p);
 /* Enter an activity, for all towers of the process or one of them: updates the ledger and calls the hooks. */
 void process_activity(TowerProcess *p, int64_t step, Activity activity);
-void tower_activity(TowerProcess *p, int slot, int64_t step, Activity activity);
+void tower_activity(TowerProcess *p, int local, int64_t step, Activity activity);
 /* The learning rate of a step, counted from 0. */
 double process_lr(const TowerProcess *p, int64_t step);
 /* A failed write of `what` does not end the run at once: it is reported, with the thread's message, on rank 0 in log.txt

@@ -23,10 +23,10 @@ Status children_create(const TrainJob *job, Children *c)
     TRY(program_layout(&job->program, 1, &layout));
     size_t room = job_comm_room(job, layout);
     layout_destroy(layout);
-    TRY(ledger_create(job->shares.towers, job->processes, &c->ledger));
+    TRY(ledger_create(job->local_batches.towers, job->processes, &c->ledger));
     if (job->test)
         TRY(ledger_samples(c->ledger, source_info(job->test)->count,
-                           job->program.several || job->keep_scores ? job->program.options.classes : 0));
+                           job->program.multi_label || job->keep_scores ? job->program.options.classes : 0));
     Placement last = job_placement(job, c->first + c->count - 1);
     int towers = last.first_tower + last.local_towers - job_placement(job, c->first).first_tower;
     return comm_shared_create(towers, c->count, room, &c->shared);

@@ -102,7 +102,7 @@ static Status file_begin(HostFiles *files, int rank, const ControlFile *head, bo
     in->came = 0;
     *wanted = false;
     bool named = head->kind == FILE_SAMPLES || head->kind == FILE_BAD_SAMPLES;
-    if (!named && (head->tower >= files->job->shares.towers || job_tower_node(files->job, head->tower) != rank))
+    if (!named && (head->tower >= files->job->local_batches.towers || job_tower_node(files->job, head->tower) != rank))
         return FAIL(ERR_COMM, "tower %d is not one of its towers", head->tower);
     if (files->taken + head->bytes > RUN_MAX)
         return FAIL(ERR_IO, "the others have sent more than %" PRIu64 " bytes", RUN_MAX);
@@ -305,7 +305,7 @@ static bool name_read(const TrainJob *job, const char *name, ControlFile *head)
     } else {
         return false;
     }
-    return !strcmp(name, same) && head->tower >= 0 && head->tower < job->shares.towers && head->step >= 0 &&
+    return !strcmp(name, same) && head->tower >= 0 && head->tower < job->local_batches.towers && head->step >= 0 &&
            job_tower_node(job, head->tower) == job->node;
 }
 

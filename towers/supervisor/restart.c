@@ -62,9 +62,9 @@ static Status devices_choose(TrainJob *job)
         if (device_works(job, ordinal)) gpu[works++] = ordinal;
     }
     if (works == 0) return FAIL(ERR_DEVICE, "no GPU works any more");
-    if (works < job->processes && job->bn_stats == BN_STATS_SYNC && job->shares.towers > 1)
+    if (works < job->processes && job->bn_stats == BN_STATS_SYNC && job->local_batches.towers > 1)
         return FAIL(ERR_DEVICE, "%d GPUs are left, and --bn-stats sync needs one for each of %d towers", works,
-                    job->shares.towers);
+                    job->local_batches.towers);
     memcpy(job->gpu, gpu, sizeof gpu);
     job->gpu_count = works;
     if (works < job->processes) job->processes = works;
@@ -110,7 +110,7 @@ static Status restart_wait(const Restarts *restarts, TrainJob *job, Status crash
     if (devices_choose(job) != OK) return FAIL(crash, "%s; not started again: %s", cause, status_message());
     if (job->processes < processes)
         console_warn(&(Console){0}, "%d of %d GPUs are left; the %d towers share them", job->processes, processes,
-                     job->shares.towers);
+                     job->local_batches.towers);
     console_warn(&(Console){0}, "%s; restart %" PRId64 " of %" PRId64 " in %d s", cause, job->restarts + 1,
                  job->max_restarts, seconds);
     *number = sigtimedwait(stops, NULL, &(struct timespec){seconds, 0});

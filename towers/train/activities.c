@@ -160,8 +160,8 @@ Status activities_gather(TowerProcess *p, int64_t first, int64_t last, int *numb
     memcpy(at, &telemetry, telemetry_words * sizeof *at);
     at += telemetry_words;
     for (int64_t step = first; step <= last; step++)
-        for (int slot = 0; slot < p->place.local_towers; slot++, at += TIMES)
-            times_pack(ledger_row(p->ledger, p->place.first_tower + slot, step), at);
+        for (int local = 0; local < p->place.local_towers; local++, at += TIMES)
+            times_pack(ledger_row(p->ledger, p->place.first_tower + local, step), at);
     Status st = comm_gather(p->comm, mine, count * sizeof *mine, all);
     for (int r = 0; st == OK && is_root(&p->place) && r < p->job->processes; r++) {
         const int32_t *from = all + (size_t)r * count;
@@ -175,8 +175,8 @@ Status activities_gather(TowerProcess *p, int64_t first, int64_t last, int *numb
         from += TIMES_HEAD + telemetry_words;
         for (int t = place.first_tower; is_local_tower(&place, t); t++) p->queue->elsewhere_loaded[t] = loaded;
         for (int64_t step = first; step <= last; step++)
-            for (int slot = 0; slot < place.local_towers; slot++, from += TIMES)
-                times_unpack(from, ledger_row(p->ledger, place.first_tower + slot, step));
+            for (int local = 0; local < place.local_towers; local++, from += TIMES)
+                times_unpack(from, ledger_row(p->ledger, place.first_tower + local, step));
     }
     if (st == OK) *number = all[0];
     free(mine);

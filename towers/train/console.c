@@ -204,7 +204,8 @@ static void fields_fill(const Console *c, const LedgerShown *shown, int64_t step
     snprintf(fields[FIELD_TERMS], FIELD, "%s", terms + strspn(terms, " "));
     spread_text(c, step, fields[FIELD_SPREAD], FIELD);
     if (!is_absent(accuracy))
-        snprintf(fields[FIELD_ACCURACY], FIELD, "%s %.1f%%", c->job->program.several ? "exact" : "acc", 100 * accuracy);
+        snprintf(fields[FIELD_ACCURACY], FIELD, "%s %.1f%%", c->job->program.multi_label ? "exact" : "acc",
+                 100 * accuracy);
     snprintf(fields[FIELD_RATE], FIELD, "lr %.3g", shown->lr);
     snprintf(fields[FIELD_SPEED], FIELD, "%.0f img/s", (double)shown->samples / shown->seconds);
     waiting_text(c, shown, fields[FIELD_DATA]);
@@ -334,9 +335,9 @@ static void tf2016_result(const TrainJob *job, const EpochRecord *epoch)
 {
     if (is_absent(epoch->test_top1)) return;
     time_prefix();
-    fprintf(stderr, epoch->several ? "mean average precision = %.4f" : "precision @ 1 = %.4f", epoch->test_top1);
-    if (epoch->several) fprintf(stderr, " exact matches = %.4f", epoch->test_top5);
-    if (top5_says(job) && !epoch->several) fprintf(stderr, " recall @ 5 = %.4f", epoch->test_top5);
+    fprintf(stderr, epoch->multi_label ? "mean average precision = %.4f" : "precision @ 1 = %.4f", epoch->test_top1);
+    if (epoch->multi_label) fprintf(stderr, " exact matches = %.4f", epoch->test_top5);
+    if (top5_says(job) && !epoch->multi_label) fprintf(stderr, " recall @ 5 = %.4f", epoch->test_top5);
     fprintf(stderr, " [%" PRId64 " examples]\n", source_info(job->test)->count);
 }
 

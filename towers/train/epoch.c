@@ -86,8 +86,8 @@ static void evaluation_fill(const TowerProcess *p, const EvalResult *test, Epoch
     double count = (double)test->count;
     if (!test->count) return;
     rec->test_loss = test->loss;
-    rec->test_top1 = test->several ? test->mean_precision : (double)test->correct[0] / count;
-    if (top5_says(p->job)) rec->test_top5 = (double)test->correct[!test->several] / count;
+    rec->test_top1 = test->multi_label ? test->mean_precision : (double)test->correct[0] / count;
+    if (top5_says(p->job)) rec->test_top5 = (double)test->correct[!test->multi_label] / count;
 }
 
 static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *test, bool evaluated)
@@ -98,7 +98,7 @@ static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *tes
     epoch_clear(&rec);
     rec.epoch = epoch;
     rec.step = run->step;
-    rec.several = p->job->program.several;
+    rec.multi_label = p->job->program.multi_label;
     rec.seconds = (double)(clock_ns() - p->epoch_started_ns) * 1e-9;
     rec.train_loss = epoch_loss(p);
     if (run->epoch_count && !p->job->program.model->phases)

@@ -36,7 +36,7 @@ static float bce_of(const float *probability, const uint8_t *has, int64_t classe
 }
 
 /* A sample with any number of classes. `has`: whether it has each class. */
-static EvalSample several_of(const float *probability, const uint8_t *has, int64_t classes)
+static EvalSample multi_label_of(const float *probability, const uint8_t *has, int64_t classes)
 {
     EvalSample sample = {.loss = bce_of(probability, has, classes)};
     float sure = 0;
@@ -59,10 +59,10 @@ static EvalSample sample_evaluate(const TrainJob *job, const Batch *batch, int32
     if (label == LABEL_NONE) return (EvalSample){.label = LABEL_NONE};
     if (!all_finite(probability, classes)) return (EvalSample){label, 0, NAN, NAN, true};
     memset(has, 0, (size_t)classes);
-    if (job->program.several) count = source_labels(job->test, batch->ids[i], &labels);
+    if (job->program.multi_label) count = source_labels(job->test, batch->ids[i], &labels);
     for (int32_t k = 0; k < count; k++) has[labels[k]] = 1;
     if (job->program.loss == LOSS_SOFTMAX) return sample_of(label, probability, classes);
-    if (job->program.several) return several_of(probability, has, classes);
+    if (job->program.multi_label) return multi_label_of(probability, has, classes);
     EvalSample sample = sample_of(label, probability, classes);
     sample.loss = bce_of(probability, has, classes);
     return sample;
@@ -148,7 +148,7 @@ static Status block_take(const TowerProcess *p, Inference *inference, float *fie
         if (confusion) confusion[sample.label * classes + sample.predicted]++;
         loss += (double)sample.loss;
         correct[0] += !sample.wrong;
-        correct[1] += averaged && is_near(probability, has, classes, job->program.several ? 1 : 5);
+        correct[1] += averaged && is_near(probability, has, classes, job->program.multi_label ? 1 : 5);
     }
     float *to = fields + batch->step * BLOCK_FIELDS;
     to[BLOCK_LOSS] = (float)(scaled ? loss : found->loss);
@@ -163,12 +163,12 @@ static LoaderConfig eval_loader(const TowerProcess *p)
 {
     const TrainJob *job = p->job;
     LoaderConfig config = job_loader(job, false);
-    config.shares = (Shares){.towers = 1, .batch = {job->eval_batch}};
+    config.local_batches = (LocalBatches){.towers = 1, .batch = {job->eval_batch}};
     config.local = 1;
     config.start_step = p->place.rank;
     config.stride = p->place.ranks;
     config.depth = config.workers + 2;
-    config.max_steps = shares_steps_per_epoch(&config.shares, source_info(job->test)->count);
+    config.max_steps = steps_per_epoch_of(&config.local_batches, source_info(job->test)->count);
     return config;
 }
 
@@ -295,8 +295,8 @@ static bool is_best(const TowerProcess *p, const EvalResult *result)
 static Status precision_measure(TowerProcess *p, EvalResult *result)
 {
     const TrainJob *job = p->job;
-    result->several = job->program.several;
-    if (!result->several) return OK;
+    result->multi_label = job->program.multi_label;
+    if (!result->multi_label) return OK;
     if (is_root(&p->place))
         TRY(average_precision(job->test, p->ledger->sample, p->ledger->score, job->program.options.classes, NULL,
                               &result->mean_precision));
@@ -315,8 +315,9 @@ Status evaluate(TowerProcess *p, EvalResult *result, bool *whole, StepOutcome *o
     /* Each block is filled in by one process and zero in the others, so the sum and its total are exact and do not
      * depend on which process had which block. */
     fields[floats - EVAL_STOP_FIELDS] = stop_asked(p);
-    for (int slot = 0; slot < p->place.local_towers; slot++)
-        TRY_OUT(comm_allreduce_begin(p->comm, p->place.first_tower + slot, 0, slot ? fields + floats : fields, floats));
+    for (int local = 0; local < p->place.local_towers; local++)
+        TRY_OUT(
+            comm_allreduce_begin(p->comm, p->place.first_tower + local, 0, local ? fields + floats : fields, floats));
     TRY_OUT(comm_allreduce_end(p->comm, 0, fields, floats));
     if (job_nodes(p->job) > 1 && p->ledger->sample) TRY_OUT(samples_share(p));
     TRY_OUT(comm_barrier(p->comm)); /* the others' results of each sample are in the ledger */

@@ -46,7 +46,7 @@ static void data_print(const TrainJob *job, FILE *to)
     fputs(" images", to);
     if (train->h > 0) fprintf(to, ", %d x %d x %d", train->w, train->h, train->c);
     if (job->program.model->classes) fprintf(to, ", %d classes", train->classes);
-    if (train->several) fputs(", any number for an image", to);
+    if (train->multi_label) fputs(", any number for an image", to);
     fputc('\n', to);
 }
 
@@ -55,7 +55,7 @@ void guess_print(const TrainJob *job, FILE *to)
 {
     const SourceInfo *train = source_info(job->train);
     const Source *evaluated = job->test ? job->test : job->train;
-    if (job->program.model->phases || train->several || train->classes < 2 || source_info(evaluated)->count == 0)
+    if (job->program.model->phases || train->multi_label || train->classes < 2 || source_info(evaluated)->count == 0)
         return;
     int64_t *counts = calloc(2 * ((size_t)train->classes + 1), sizeof *counts),
             *evaluations = counts + train->classes + 1;
@@ -126,12 +126,12 @@ Status introduction_print(const TrainJob *job, const char *device, const char *s
     guess_print(job, to);
     if (job->survey_lines) fputs(job->survey_lines, to);
     if (job->recipe) fprintf(to, "recipe         %s\n", job->recipe);
-    const Shares *shares = &job->shares;
+    const LocalBatches *local = &job->local_batches;
     bool equal = true;
-    for (int t = 1; t < shares->towers; t++) equal &= shares->batch[t] == shares->batch[0];
-    fprintf(to, "towers         %d x batch ", shares->towers);
-    for (int t = 0; t < (equal ? 1 : shares->towers); t++) fprintf(to, "%s%d", t ? "+" : "", shares->batch[t]);
-    fprintf(to, " = %" PRId64 " images per step", shares_global(shares) * job->accumulate);
+    for (int t = 1; t < local->towers; t++) equal &= local->batch[t] == local->batch[0];
+    fprintf(to, "towers         %d x batch ", local->towers);
+    for (int t = 0; t < (equal ? 1 : local->towers); t++) fprintf(to, "%s%d", t ? "+" : "", local->batch[t]);
+    fprintf(to, " = %" PRId64 " images per step", global_batch_of(local) * job->accumulate);
     if (job->accumulate > 1) fprintf(to, " (gradients of %d batches accumulated)", job->accumulate);
     fprintf(to, ", in %d process%s\n", job->processes, job->processes == 1 ? "" : "es");
     if (job->control) {

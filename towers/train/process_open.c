@@ -154,7 +154,7 @@ static Status records_open(TowerProcess *p, bool restored)
     bool again = epoch_end_is_owed(p) || p->run.step == 0; /* the grid of step 0 is drawn again, too */
     if (restored && again) TRY(metrics_forget_end(p->job->run_dir, p->run.step));
     TRY(metrics_open(p->job->run_dir, restored ? p->run.step : -1, p->job->metrics_interval, p->job->scalar_interval,
-                     p->job->program.several, &p->metrics));
+                     p->job->program.multi_label, &p->metrics));
     outcome_forget(p->job->run_dir);
     TRY(text_replace(p->job->run_dir, "args.yaml", p->job->args_yaml));
     TRY(environment_write(p->job, restored && !p->job->resume_path));

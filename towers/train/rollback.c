@@ -39,7 +39,7 @@ static Status records_return(TowerProcess *p)
     p->metrics = NULL;
     if (epoch_end_is_owed(p)) TRY(metrics_forget_end(p->job->run_dir, p->run.step));
     return metrics_open(p->job->run_dir, p->run.step, p->job->metrics_interval, p->job->scalar_interval,
-                        p->job->program.several, &p->metrics);
+                        p->job->program.multi_label, &p->metrics);
 }
 
 /* Restore the checkpoint of step `good` and continue without step `left_out` (-1: with all steps). */

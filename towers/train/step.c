@@ -48,7 +48,7 @@ Status steps_open(TowerProcess *p)
     GateConfig config = {
         .rules = job_gate(job),
         .place = p->place,
-        .towers = job->shares.towers,
+        .towers = job->local_batches.towers,
         .l2 = is_root(&p->place) && job->run_dir && job->weight_decay > 0,
         .scaled = loss_is_scaled(job),
     };
@@ -130,8 +130,8 @@ static Status allreduce_end(TowerProcess *p, int phase)
     const Buckets *buckets = &p->sums[phase].buckets;
     float *grads = p->replica->arena[ARENA_GRAD];
     size_t end = p->replica->layout->trained_elements, extras = sum_extra_count(p->ledger->towers);
-    for (int slot = 0; slot < p->place.local_towers; slot++)
-        TRY(comm_allreduce_begin(p->comm, p->place.first_tower + slot, end, gate_extras(p->gate, slot), extras));
+    for (int local = 0; local < p->place.local_towers; local++)
+        TRY(comm_allreduce_begin(p->comm, p->place.first_tower + local, end, gate_extras(p->gate, local), extras));
     for (int b = 0; b < buckets->count && p->ledger->towers > 1; b++)
         TRY(comm_allreduce_end(p->comm, buckets->bucket[b].first, grads + buckets->bucket[b].first,
                                buckets->bucket[b].count));
@@ -175,8 +175,8 @@ static Status step_update(TowerProcess *p, const Step *step)
     TRY(fed_number(p->queue, step->fed, (size_t)p->place.local_towers, &key.slot));
     process_activity(p, step->number, ACTIVITY_UPDATE);
     TRY(captured_graphs_run(p->replica->captured, &key, gate_and_update, &(Update){p, step}));
-    for (int slot = 0; run_hooks && slot < p->place.local_towers; slot++)
-        TRY(run_hooks->updated(p->replica, slot, p->place.first_tower + slot, step->number, step->left_out));
+    for (int local = 0; run_hooks && local < p->place.local_towers; local++)
+        TRY(run_hooks->updated(p->replica, local, p->place.first_tower + local, step->number, step->left_out));
     return gate_send(p->gate, step->number);
 }
 

@@ -62,7 +62,7 @@ static inline bool loss_is_scaled(const TrainJob *job)
 /* Number of samples of a full step. */
 static inline int64_t full_step(const TrainJob *job)
 {
-    return shares_global(&job->shares) * job->accumulate;
+    return global_batch_of(&job->local_batches) * job->accumulate;
 }
 
 /* Write every tower's results to the ledger, for the console and for a search; every rank writes the same. */
@@ -92,7 +92,7 @@ typedef struct Turn {
     const Batch *batch; /* borrowed from the loader until the next turn begins, or `none` */
     Batch none;         /* of a phase that takes no images: only its samples' number and place */
     Program *program;   /* NULL: a tower without samples, which contributes nothing */
-    int slot;
+    int local;
     bool last;            /* batch of the step */
     int parts;            /* of the backward pass: one per bucket in the last batch, else one */
     int part, first, end; /* of the launches in progress: ops [first, end) */

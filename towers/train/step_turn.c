@@ -18,7 +18,7 @@ typedef enum LaunchKind {
 
 static int tower_of(const Turn *turn)
 {
-    return turn->p->place.first_tower + turn->slot;
+    return turn->p->place.first_tower + turn->local;
 }
 
 static const Buckets *buckets_of(const Turn *turn)
@@ -49,7 +49,7 @@ static Status bucket_complete(const Turn *turn)
     const Bucket *bucket = &buckets_of(turn)->bucket[turn->part];
     float *at = (float *)r->arena[ARENA_GRAD] + bucket->first;
     if (!turn->program) TRY(r->device.backend->fill(&r->device, at, 0, bucket->count));
-    if (turn->step->batches > 1) TRY(replica_add_kept(r, turn->slot, bucket->first, bucket->count));
+    if (turn->step->batches > 1) TRY(replica_add_kept(r, turn->local, bucket->first, bucket->count));
     if (run_hooks && turn->part == 0) TRY(run_hooks->gradients(&r->device, tower_of(turn), turn->step->number, at));
     return r->device.backend->square_sum(&r->device, at, bucket->count, gate_square(turn->p->gate, turn->part));
 }
@@ -61,9 +61,9 @@ static Status backward_launches(void *context)
     if (turn->last)
         TRY(bucket_complete(turn));
     else if (turn->program)
-        TRY(replica_keep_gradients(turn->p->replica, turn->slot));
+        TRY(replica_keep_gradients(turn->p->replica, turn->local));
     if (turn->part < turn->parts - 1) return OK;
-    return gate_contribute(turn->p->gate, turn->slot, turn->program, turn->batch->n - turn->batch->skipped, turn->last,
+    return gate_contribute(turn->p->gate, turn->local, turn->program, turn->batch->n - turn->batch->skipped, turn->last,
                            buckets_of(turn)->count);
 }
 
@@ -72,7 +72,7 @@ static CaptureKey key_of(const Turn *turn, int kind)
     return (CaptureKey){.of = turn->program ? (const void *)turn->program->plan : turn->p,
                         .kind = kind,
                         .phase = turn->step->phase,
-                        .slot = turn->slot,
+                        .slot = turn->local,
                         .first = turn->first,
                         .end = turn->end,
                         .count = turn->batch->n - turn->batch->skipped};
@@ -109,10 +109,10 @@ static Status images_take(Turn *turn, int number)
 {
     TowerProcess *p = turn->p;
     Device *device = &p->replica->device;
-    const Batch **held = &p->queue->held[turn->slot];
+    const Batch **held = &p->queue->held[turn->local];
     int64_t wanted = job_first_batch(p->job, turn->step->number - 1) + number;
     if (!*held || (*held)->step != wanted) {
-        if (turn->slot == 0) {
+        if (turn->local == 0) {
             if (device->backend->uploaded)
                 TRY(device->backend->uploaded(device)); /* wait before loader_step returns the memory */
             memset(p->queue->held, 0, (size_t)p->place.local_towers * sizeof *p->queue->held);
@@ -133,18 +133,18 @@ static int64_t statistics_samples(const Turn *turn)
 {
     const TowerProcess *p = turn->p;
     if (!p->replica->device.towers_sum) return turn->batch->n;
-    return turn->batch == &turn->none ? shares_global(&p->job->shares) : job_batch_samples(p->job, turn->batch->step);
+    return turn->batch == &turn->none ? global_batch_of(&p->job->local_batches) : job_batch_samples(p->job, turn->batch->step);
 }
 
 Status turn_begin(TowerProcess *p, Step *step, int number, Turn *turn)
 {
-    int batch = number / p->place.local_towers, slot = number % p->place.local_towers;
+    int batch = number / p->place.local_towers, local = number % p->place.local_towers;
     bool last = batch == step->batches - 1;
-    *turn = (Turn){.p = p, .step = step, .slot = slot, .last = last};
+    *turn = (Turn){.p = p, .step = step, .local = local, .last = last};
     turn->parts = last ? buckets_of(turn)->count : 1;
     if (batch == 0) memset(ledger_row(p->ledger, tower_of(turn), step->number), 0, sizeof(LedgerRow));
-    if (batch == 0 && p->job->accumulate > 1) TRY(replica_keep_start(p->replica, slot));
-    tower_activity(p, slot, step->number, ACTIVITY_DATA);
+    if (batch == 0 && p->job->accumulate > 1) TRY(replica_keep_start(p->replica, local));
+    tower_activity(p, local, step->number, ACTIVITY_DATA);
     if (job_phase(p->job, step->phase)->takes_batch) {
         TRY(images_take(turn, batch));
     } else {
@@ -154,8 +154,8 @@ Status turn_begin(TowerProcess *p, Step *step, int number, Turn *turn)
     if (p->metrics && turn->batch->pixels && number == 0 && step->number == atomic_load(&p->ledger->run.first_step) + 1)
         TRY(summary_images(p, turn->batch));
     if (!turn->batch->n) return OK;
-    step->fed[slot] = true;
-    TRY(replica_statistics_over(p->replica, slot, statistics_samples(turn)));
+    step->fed[local] = true;
+    TRY(replica_statistics_over(p->replica, local, statistics_samples(turn)));
     turn->program = replica_program(p->replica, step->phase, turn->batch->n);
     if (turn->program) return OK;
     return FAIL(ERR_INTERNAL, "tower %d: no program of the phase %s for a batch of %d", tower_of(turn),
@@ -166,16 +166,16 @@ Status turn_feed(Turn *turn)
 {
     TowerProcess *p = turn->p;
     if (!turn->program) return OK;
-    tower_activity(p, turn->slot, turn->step->number, ACTIVITY_COPY);
+    tower_activity(p, turn->local, turn->step->number, ACTIVITY_COPY);
     RandomKey key = job_random_key(p->job, turn->step->number, turn->batch);
-    return replica_feed(p->replica, turn->program, turn->batch, turn->slot, &key, turn->step->scale);
+    return replica_feed(p->replica, turn->program, turn->batch, turn->local, &key, turn->step->scale);
 }
 
 Status turn_forward(Turn *turn)
 {
     TowerProcess *p = turn->p;
     if (!turn->program) return norm_sync_idle(p, turn->step->phase);
-    tower_activity(p, turn->slot, turn->step->number, ACTIVITY_FORWARD);
+    tower_activity(p, turn->local, turn->step->number, ACTIVITY_FORWARD);
     TRY(turn_launch(turn, turn->program->forward_end, LAUNCH_FORWARD, forward_launches));
     if (!run_hooks || !turn->last) return OK;
     return run_hooks->loss(&p->replica->device, tower_of(turn), turn->step->number,
@@ -192,7 +192,7 @@ Status turn_backward(Turn *turn, int part)
     int end = !plan                     ? 0
               : part == turn->parts - 1 ? plan_op_count(plan)
                                         : plan_ready_after(plan, bucket->first + bucket->count);
-    if (part == 0) tower_activity(turn->p, turn->slot, turn->step->number, ACTIVITY_BACKWARD);
+    if (part == 0) tower_activity(turn->p, turn->local, turn->step->number, ACTIVITY_BACKWARD);
     turn->part = part;
     turn->first = turn->end;
     return turn_launch(turn, end > turn->first ? end : turn->first, kind, backward_launches);
@@ -216,11 +216,11 @@ Status turn_allreduce_begin(const Turn *turn, int part)
 Status turn_end(Turn *turn)
 {
     TowerProcess *p = turn->p;
-    if (turn->program && p->job->accumulate > 1) TRY(replica_keep_statistics(p->replica, turn->slot));
+    if (turn->program && p->job->accumulate > 1) TRY(replica_keep_statistics(p->replica, turn->local));
     if (!turn->last) return OK;
     LedgerRow *row = ledger_row(p->ledger, tower_of(turn), turn->step->number);
     row->arrival_ns = clock_ns();
     row->until_sum_ns = row->arrival_ns - turn->step->started_ns;
-    tower_activity(p, turn->slot, turn->step->number, ACTIVITY_REDUCE);
+    tower_activity(p, turn->local, turn->step->number, ACTIVITY_REDUCE);
     return OK;
 }

@@ -11,7 +11,7 @@ bool stopping_is_off(const TrainJob *job)
 /* "accuracy", "mAP", "test loss" or "KID": the monitored number. */
 static const char *monitor_name(const TrainJob *job)
 {
-    if (job->stopping.monitor == MONITOR_ACCURACY) return job->program.several ? "mAP" : "accuracy";
+    if (job->stopping.monitor == MONITOR_ACCURACY) return job->program.multi_label ? "mAP" : "accuracy";
     return job->stopping.monitor == MONITOR_LOSS ? "test loss" : "KID";
 }
 

@@ -67,7 +67,7 @@ void gpu_run_open(GpuRun *run, int towers, int ranks)
              .fuse_siblings = true},
         .train = run->data,
         .backend = &cuda_backend,
-        .shares = {.towers = towers},
+        .local_batches = {.towers = towers},
         .processes = ranks,
         .device = {DEVICE_USUAL, .threads = 1, .deterministic = true},
         .gpu_count = 1, /* every rank's own number 0 */
@@ -87,7 +87,7 @@ void gpu_run_open(GpuRun *run, int towers, int ranks)
         .settings = "",
         .checkpoint.keep = 1,
     };
-    for (int t = 0; t < towers; t++) run->job.shares.batch[t] = BATCH;
+    for (int t = 0; t < towers; t++) run->job.local_batches.batch[t] = BATCH;
 }
 
 void gpu_run_close(GpuRun *run)
@@ -141,8 +141,8 @@ Status gpu_run_live(GpuRun *run)
     int ranks = run->job.processes;
     assert_int_equal(program_layout(&run->job.program, 1, &layout), OK);
     run->room = job_comm_room(&run->job, layout);
-    assert_int_equal(ledger_create(run->job.shares.towers, ranks, &ledger), OK);
-    assert_int_equal(comm_shared_create(run->job.shares.towers, ranks, run->room, &shared), OK);
+    assert_int_equal(ledger_create(run->job.local_batches.towers, ranks, &ledger), OK);
+    assert_int_equal(comm_shared_create(run->job.local_batches.towers, ranks, run->room, &shared), OK);
     memset(run->seen, 0, sizeof *run->seen);
     for (int r = 0; r < ranks; r++) run->seen->rank[r].status = STATUS_COUNT;
     if (ranks == 1)

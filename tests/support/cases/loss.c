@@ -48,14 +48,14 @@
     }
 
 /* `fill`: of the logits. */
-#define SIGMOID_ROWS(label, fill, several_, n, c, ...)                                                                 \
+#define SIGMOID_ROWS(label, fill, multi_label_, n, c, ...)                                                             \
     {label,                                                                                                            \
      OP_SIGMOID_LOSS,                                                                                                  \
-     {.loss = {0, several_}},                                                                                          \
+     {.loss = {0, multi_label_}},                                                                                      \
      {FILLED(fill, n, c, 1, 1), LABELS(n), SHARES(n, c) __VA_ARGS__},                                                  \
      {SCALAR, PLAIN(n, c, 1, 1), HITS}},                                                                               \
     {                                                                                                                  \
-        label, OP_SIGMOID_LOSS_DX, {.loss = {0, several_}},                                                            \
+        label, OP_SIGMOID_LOSS_DX, {.loss = {0, multi_label_}},                                                        \
             {{{n, c, 1, 1}, TYPE_F32, FILL_SHARE}, LABELS(n), SCALAR, SHARES(n, c) __VA_ARGS__},                       \
         {                                                                                                              \
             ACT(n, c, 1, 1)                                                                                            \

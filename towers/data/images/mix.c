@@ -101,7 +101,7 @@ void target_fill(const TargetRule *rule, int32_t label, int32_t partner, double 
     }
 }
 
-void target_fill_several(const TargetRule *rule, LabelSet own, LabelSet partner, double share, float *targets)
+void target_fill_multi_label(const TargetRule *rule, LabelSet own, LabelSet partner, double share, float *targets)
 {
     double right = 1 - (double)rule->smoothing, even = (double)rule->smoothing / 2;
     int32_t at[2] = {0, 0};

@@ -36,7 +36,7 @@ typedef struct TargetRule {
     int classes; /* 0: no targets; labels alone */
     float smoothing;
     const float *weight; /* borrowed: [classes]; NULL: 1 each */
-    bool several;        /* samples have any number of classes: target_fill_several */
+    bool multi_label;    /* samples have any number of classes: target_fill_multi_label */
 } TargetRule;
 
 /* The classes of a sample. */
@@ -49,6 +49,6 @@ typedef struct LabelSet {
 void target_fill(const TargetRule *rule, int32_t label, int32_t partner, double share, float *targets);
 /* Targets of samples with any number of classes, each a decision of its own: (1 - smoothing) share +
  * smoothing / 2 (the binary label smoothing of Keras). */
-void target_fill_several(const TargetRule *rule, LabelSet own, LabelSet partner, double share, float *targets);
+void target_fill_multi_label(const TargetRule *rule, LabelSet own, LabelSet partner, double share, float *targets);
 /* The weight of such a sample in the mean of losses: that of its classes; 0 for LABEL_NONE. */
 double target_weight(const TargetRule *rule, int32_t label, int32_t partner, double share);

@@ -106,10 +106,10 @@ Status index_parse(const void *bytes, size_t size, const uint64_t key[2], Index 
     if (h->key[0] != key[0] || h->key[1] != key[1]) return FAIL(ERR_FORMAT, "the index of another data set");
     bool fits = section(size, &at, h->classes, sizeof(uint64_t), &classes) &&
                 section(size, &at, h->watched, sizeof(Watched), &watched) &&
-                section(size, &at, h->samples, sizeof(Sample), &samples) && h->several <= 1 &&
-                section(size, &at, h->several ? h->samples + 1 : 0, sizeof(uint64_t), &lists) &&
+                section(size, &at, h->samples, sizeof(Sample), &samples) && h->multi_label <= 1 &&
+                section(size, &at, h->multi_label ? h->samples + 1 : 0, sizeof(uint64_t), &lists) &&
                 section(size, &at, h->labels, sizeof(int32_t), &labels);
-    if (!fits || (!h->several && h->labels) || h->strings > INT64_MAX ||
+    if (!fits || (!h->multi_label && h->labels) || h->strings > INT64_MAX ||
         !section(size, &at, (int64_t)h->strings, 1, &strings) || at != size)
         return FAIL(ERR_FORMAT, "an index of %zu bytes whose header gives another size", size);
     if (XXH3_64bits((const char *)bytes + sizeof *h, size - sizeof *h) != h->sum)
@@ -119,7 +119,7 @@ Status index_parse(const void *bytes, size_t size, const uint64_t key[2], Index 
                    .classes = (const uint64_t *)(base + classes),
                    .watched = (const Watched *)(base + watched),
                    .samples = (const Sample *)(base + samples),
-                   .list_first = h->several ? (const uint64_t *)(base + lists) : NULL,
+                   .list_first = h->multi_label ? (const uint64_t *)(base + lists) : NULL,
                    .lists = (const int32_t *)(base + labels),
                    .strings = base + strings};
     if (!contents_fit(&found)) return FAIL(ERR_FORMAT, "a damaged index: offsets or labels out of range");
@@ -247,11 +247,12 @@ Status index_sample_add(IndexBuilder *b, const Sample *sample, const char *name)
     return ARRAY_ADD(b->parts.samples, b->parts.samples_count, "the index of images", added);
 }
 
-Status index_several_add(IndexBuilder *b, const Sample *sample, const char *name, const int32_t *labels, int32_t count)
+Status index_multi_label_add(IndexBuilder *b, const Sample *sample, const char *name, const int32_t *labels,
+                             int32_t count)
 {
     int64_t number = b->parts.samples_count;
     TRY(array_grow(&b->parts.list_first, number, sizeof *b->parts.list_first, "the index of images"));
-    b->parts.several = true;
+    b->parts.multi_label = true;
     b->parts.list_first[number] = (uint64_t)b->parts.lists_count;
     TRY(index_sample_add(b, sample, name));
     for (int32_t k = 0; k < count; k++)
@@ -305,7 +306,7 @@ static void fingerprint_fill(const IndexParts *p, XXH3_state_t *state, IndexHead
         XXH3_128bits_update(state, name, strlen(name) + 1);
         XXH3_128bits_update(state, numbers, count * sizeof *numbers);
     }
-    if (p->several) { /* every class and every list too */
+    if (p->multi_label) { /* every class and every list too */
         for (int64_t c = 0; c < p->classes_count; c++) {
             const char *class = p->strings + p->classes[c];
             XXH3_128bits_update(state, class, strlen(class) + 1);
@@ -364,7 +365,7 @@ Status index_write(const uint64_t key[2], const IndexParts *p, Index *index)
                           .samples = p->samples_count,
                           .classes = p->classes_count,
                           .watched = p->watched_count,
-                          .several = p->several,
+                          .multi_label = p->multi_label,
                           .labels = p->lists_count,
                           .strings = p->strings_bytes};
     const uint64_t end = (uint64_t)p->lists_count;
@@ -372,8 +373,8 @@ Status index_write(const uint64_t key[2], const IndexParts *p, Index *index)
                                  {p->classes, (size_t)p->classes_count * sizeof *p->classes},
                                  {p->watched, (size_t)p->watched_count * sizeof *p->watched},
                                  {p->samples, (size_t)p->samples_count * sizeof *p->samples},
-                                 {p->list_first, p->several ? (size_t)p->samples_count * sizeof *p->list_first : 0},
-                                 {&end, p->several ? sizeof end : 0},
+                                 {p->list_first, p->multi_label ? (size_t)p->samples_count * sizeof *p->list_first : 0},
+                                 {&end, p->multi_label ? sizeof end : 0},
                                  {p->lists, (size_t)p->lists_count * sizeof *p->lists},
                                  {p->strings, p->strings_bytes}};
     enum { PIECES = sizeof pieces / sizeof *pieces };

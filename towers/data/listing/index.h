@@ -36,11 +36,11 @@ typedef struct IndexHeader {
     uint64_t key[2]; /* hash of the request: kind, path, options */
     int64_t samples, classes, watched;
     IndexSkipped skipped[SKIP_REASONS];
-    uint64_t note;    /* 1 + the offset of SourceInfo.labels_note in the strings; 0: none */
-    uint64_t kind;    /* of shards (shard.h); 0 for a folder */
-    uint64_t strings; /* bytes */
-    uint64_t several; /* 1: samples have lists of labels, else 0 */
-    int64_t labels;   /* in all lists */
+    uint64_t note;        /* 1 + the offset of SourceInfo.labels_note in the strings; 0: none */
+    uint64_t kind;        /* of shards (shard.h); 0 for a folder */
+    uint64_t strings;     /* bytes */
+    uint64_t multi_label; /* 1: samples have lists of labels, else 0 */
+    int64_t labels;       /* in all lists */
     uint64_t fingerprint[2];
     uint64_t train; /* sum of the index of the training samples whose classes these are; 0: of none */
     uint64_t sum;   /* XXH3-64 of everything after the header */
@@ -85,7 +85,7 @@ typedef struct IndexParts {
     int64_t watched_count;
     Sample *samples;
     int64_t samples_count;
-    bool several;
+    bool multi_label;
     uint64_t *list_first; /* [samples_count]: of each sample */
     int32_t *lists;
     int64_t lists_count;
@@ -106,8 +106,8 @@ NODISCARD Status index_string_add(IndexBuilder *b, const char *text, uint64_t *o
 NODISCARD Status index_note_set(IndexBuilder *b, const char *note); /* instead of an earlier one */
 NODISCARD Status index_sample_add(IndexBuilder *b, const Sample *sample, const char *name); /* sets sample.name */
 /* A sample with any number of labels; all samples of an index or none. */
-NODISCARD Status index_several_add(IndexBuilder *b, const Sample *sample, const char *name, const int32_t *labels,
-                                   int32_t count);
+NODISCARD Status index_multi_label_add(IndexBuilder *b, const Sample *sample, const char *name, const int32_t *labels,
+                                       int32_t count);
 /* Keep what was left out. */
 NODISCARD Status index_skips_put(IndexBuilder *b, const Skips *skips);
 /* Watch a path as it is now, and as it was then. Call the first before the path is read, so that a change meanwhile is

@@ -47,7 +47,7 @@ static void classes_add(Text *to, const Source *source, int64_t id, int32_t labe
 {
     const SourceInfo *info = source_info(source);
     const int32_t *labels = &label;
-    int32_t count = info->several ? source_labels(source, id, &labels) : 1;
+    int32_t count = info->multi_label ? source_labels(source, id, &labels) : 1;
     if (!count) text_add(to, "(none)");
     for (int32_t k = 0; k < count; k++) {
         if (k) text_add(to, ", ");

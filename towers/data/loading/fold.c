@@ -21,7 +21,7 @@ static uint64_t draw(uint64_t seed, uint64_t id)
 static int32_t stratum(const Source *source, int64_t i)
 {
     const int32_t *labels;
-    if (!source_info(source)->several) return source_label(source, i);
+    if (!source_info(source)->multi_label) return source_label(source, i);
     return source_labels(source, i, &labels) ? labels[0] : source_info(source)->classes;
 }
 

@@ -1,7 +1,7 @@
 /* The read-ahead: a ring of preallocated batches, filled by threads and returned in order; contract in loader.h.
  *
- * Batches are numbered q = 0, 1, ... step by step and, within a step, tower by tower; batch q uses slot q % slots. A
- * batch is opened when its slot is free and its epoch's order is ready. Its samples are then claimed in order, in
+ * Batches are numbered q = 0, 1, ... step by step and, within a step, tower by tower; batch q uses buffer q % buffers. A
+ * batch is opened when its buffer is free and its epoch's order is ready. Its samples are then claimed in order, in
  * pieces, and finished in any order; the thread that finishes the last piece completes the batch. Two order tables
  * alternate between epochs: the first thread that needs an epoch's order shuffles it, once no batch uses the table. */
 #include "towers/data/loading/loader.h"
@@ -11,7 +11,7 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/progress.h"
 #include "kernels/base/thread.h"
-#include "towers/data/loading/slot.h"
+#include "towers/data/loading/batch_buffer.h"
 
 enum { WORKERS_MAX = 1024, DEPTH_MAX = LOADER_DEPTH(TOWERS_MAX), NONE = -1, PIECE = 8, PREPARING = -1 };
 
@@ -30,16 +30,16 @@ typedef struct BatchPiece {
 struct Loader {
     LoaderConfig config;
     int64_t steps_per_epoch, batches; /* batches: total number */
-    int32_t capacity;                 /* images of a slot, with mixing the partner behind a batch, too */
-    int slots_count, workers_count, threads_count;
-    BatchSlot *slots; /* owned */
-    Worker *workers;  /* owned; with no threads, the caller is the only one */
+    int32_t capacity;                 /* images of a buffer, with mixing the partner behind a batch, too */
+    int buffers_count, workers_count, threads_count;
+    BatchBuffer *buffers; /* owned */
+    Worker *workers;      /* owned; with no threads, the caller is the only one */
     pthread_t *threads;
     _Atomic int64_t hinted; /* 1 + the number of the last window that was announced to the storage */
     int lent;               /* number of batches that the caller holds, from `released` on */
 
-    pthread_mutex_t lock; /* protects everything below, and a slot's ready, next, left and bad samples */
-    pthread_cond_t work;  /* for workers: a slot came free, an order changed, stop */
+    pthread_mutex_t lock; /* protects everything below, and a buffer's ready, next, left and bad samples */
+    pthread_cond_t work;  /* for workers: a buffer came free, an order changed, stop */
     pthread_cond_t done;  /* for the caller: a batch is ready or has failed */
     bool stop;
     int64_t opened, released; /* batches below are open or complete; returned by the caller */
@@ -67,9 +67,9 @@ static int tower_of(const Loader *l, int64_t number)
     return l->config.first_tower + (int)(number % l->config.local);
 }
 
-static BatchSlot *slot_of(const Loader *l, int64_t number)
+static BatchBuffer *buffer_of(const Loader *l, int64_t number)
 {
-    return &l->slots[number % l->slots_count];
+    return &l->buffers[number % l->buffers_count];
 }
 
 /* ---- the ring; these functions are called with the lock held */
@@ -93,26 +93,26 @@ static bool order_is_there(const Loader *l, int64_t epoch)
 
 static void batch_finish(Loader *l, int64_t number)
 {
-    BatchSlot *slot = slot_of(l, number);
-    pthread_mutex_unlock(&l->lock); /* no other thread uses a slot whose pieces are all finished */
-    slot_finish(slot);
+    BatchBuffer *buffer = buffer_of(l, number);
+    pthread_mutex_unlock(&l->lock); /* no other thread uses a buffer whose pieces are all finished */
+    batch_buffer_finish(buffer);
     pthread_mutex_lock(&l->lock);
-    slot->ready = number;
+    buffer->ready = number;
     if (--l->order_users[epoch_of(l, number) & 1] == 0) pthread_cond_broadcast(&l->work);
     pthread_cond_signal(&l->done);
 }
 
 static bool may_open(const Loader *l)
 {
-    return l->failed == NONE && l->opened < l->batches && l->opened < l->released + l->slots_count;
+    return l->failed == NONE && l->opened < l->batches && l->opened < l->released + l->buffers_count;
 }
 
 /* True if a sample has not been claimed yet. */
 static bool has_claimable(const Loader *l)
 {
     if (l->failed != NONE || l->opened == 0) return false;
-    const BatchSlot *slot = slot_of(l, l->opened - 1);
-    return slot->ready != l->opened - 1 && slot->next < slot->count;
+    const BatchBuffer *buffer = buffer_of(l, l->opened - 1);
+    return buffer->ready != l->opened - 1 && buffer->next < buffer->count;
 }
 
 /* Open the next batch, if its epoch's order is ready or can be prepared now. */
@@ -131,13 +131,13 @@ static void open_next(Loader *l)
         }
         return;
     }
-    BatchSlot *slot = slot_of(l, number);
+    BatchBuffer *buffer = buffer_of(l, number);
     l->opened++;
     l->order_users[epoch & 1]++;
-    slot_place(slot, step_of(l, number), tower_of(l, number));
-    slot->next = 0;
-    slot->left = slot->count;
-    if (slot->count == 0) batch_finish(l, number);
+    batch_buffer_place(buffer, step_of(l, number), tower_of(l, number));
+    buffer->next = 0;
+    buffer->left = buffer->count;
+    if (buffer->count == 0) batch_finish(l, number);
 }
 
 /* True if work_once would find something to do, so that the caller need not wait. */
@@ -174,26 +174,26 @@ static Status damage_advise(Status st)
 /* Fill a piece. Called with the lock held; releases it while samples are read. */
 static void piece_fill(Loader *l, SampleReader *reader, BatchPiece piece)
 {
-    BatchSlot *slot = slot_of(l, piece.number);
+    BatchBuffer *buffer = buffer_of(l, piece.number);
     pthread_mutex_unlock(&l->lock);
-    if (l->order.window) window_hint(l, slot->batch.epoch, slot->first + piece.first);
+    if (l->order.window) window_hint(l, buffer->batch.epoch, buffer->first + piece.first);
     for (int32_t i = piece.first; i < piece.end; i++) {
-        slot->ids[i] = order_at(&l->order, slot->batch.epoch, slot_position(slot, i));
-        source_hint(l->config.source, slot->ids[i]);
+        buffer->ids[i] = order_at(&l->order, buffer->batch.epoch, batch_buffer_position(buffer, i));
+        source_hint(l->config.source, buffer->ids[i]);
     }
     Status st = OK;
     for (int32_t i = piece.first; st == OK && i < piece.end; i++) {
-        st = slot_read(slot, i, reader);
+        st = batch_buffer_read(buffer, i, reader);
         if (st == OK) continue;
         pthread_mutex_lock(&l->lock);
-        st = st == ERR_FORMAT && l->config.bad == BAD_SKIP ? slot_skip(slot, i) : damage_advise(st);
+        st = st == ERR_FORMAT && l->config.bad == BAD_SKIP ? batch_buffer_skip(buffer, i) : damage_advise(st);
         if (st != OK) note_failure(l, piece.number, i, st);
         pthread_mutex_unlock(&l->lock);
     }
     pthread_mutex_lock(&l->lock);
-    reader_take(reader, slot, &l->clocks);
-    slot->left -= piece.end - piece.first;
-    if (st == OK && slot->left == 0 && l->failed != piece.number)
+    reader_take(reader, buffer, &l->clocks);
+    buffer->left -= piece.end - piece.first;
+    if (st == OK && buffer->left == 0 && l->failed != piece.number)
         batch_finish(l, piece.number);
     else
         pthread_cond_signal(&l->done);
@@ -203,9 +203,10 @@ static void work_once(Loader *l, SampleReader *reader)
 {
     if (!has_claimable(l) && may_open(l)) open_next(l);
     if (!has_claimable(l)) return;
-    BatchSlot *slot = slot_of(l, l->opened - 1);
-    BatchPiece piece = {l->opened - 1, slot->next, slot->count - slot->next < PIECE ? slot->count : slot->next + PIECE};
-    slot->next = piece.end;
+    BatchBuffer *buffer = buffer_of(l, l->opened - 1);
+    BatchPiece piece = {l->opened - 1, buffer->next,
+                        buffer->count - buffer->next < PIECE ? buffer->count : buffer->next + PIECE};
+    buffer->next = piece.end;
     piece_fill(l, reader, piece);
 }
 
@@ -228,8 +229,8 @@ static void *run_worker(void *argument)
 /* True if the batch has failed and no piece of it in progress could still fail at an earlier sample. */
 static bool has_failed(const Loader *l, int64_t number)
 {
-    const BatchSlot *slot = slot_of(l, number);
-    return l->failed == number && slot->left <= slot->count - slot->next;
+    const BatchBuffer *buffer = buffer_of(l, number);
+    return l->failed == number && buffer->left <= buffer->count - buffer->next;
 }
 
 /* Until a thread reports, or for a second. What the threads do since `*seen` is a sign of life while this one waits. */
@@ -249,9 +250,9 @@ static void threads_wait(Loader *l, int64_t *seen)
 /* Wait until batch `number` is ready or has failed; without workers, do the work here. */
 static void wait_for(Loader *l, int64_t number)
 {
-    const BatchSlot *slot = slot_of(l, number);
+    const BatchBuffer *buffer = buffer_of(l, number);
     int64_t seen = clock_ns();
-    while (slot->ready != number && !has_failed(l, number)) {
+    while (buffer->ready != number && !has_failed(l, number)) {
         if (l->threads_count == 0)
             work_once(l, &l->workers[0].reader);
         else
@@ -280,7 +281,7 @@ Status loader_batch(Loader *l, const Batch **batch)
     wait_for(l, number);
     if (l->failed == number) TRY_OUT(FAIL(l->failure, "%s", l->why));
     l->lent++;
-    *batch = &slot_of(l, number)->batch;
+    *batch = &buffer_of(l, number)->batch;
 out:
     pthread_mutex_unlock(&l->lock);
     return st;
@@ -317,13 +318,13 @@ const char *loader_cause(const Source *source, const LoaderClocks *from, const L
 
 static Status check_config(const LoaderConfig *c)
 {
-    const Shares *s = &c->shares;
+    const LocalBatches *s = &c->local_batches;
     int64_t global = 0;
     if (!c->source) return FAIL(ERR_ARG, "loader: no data set");
     if (s->towers < 1 || s->towers > TOWERS_MAX)
         return FAIL(ERR_ARG, "loader: expected 1 to %d towers, found %d", TOWERS_MAX, s->towers);
     for (int t = 0; t < s->towers; t++) {
-        if (s->batch[t] < 0) return FAIL(ERR_ARG, "loader: tower %d has a share of %d samples", t, s->batch[t]);
+        if (s->batch[t] < 0) return FAIL(ERR_ARG, "loader: tower %d has a local batch of %d samples", t, s->batch[t]);
         global += s->batch[t];
     }
     if (global < 1 || global > INT32_MAX)
@@ -345,21 +346,21 @@ static Status set_sizes(Loader *l)
 {
     const LoaderConfig *c = &l->config;
     int64_t steps = (c->max_steps - c->start_step) / c->stride + ((c->max_steps - c->start_step) % c->stride > 0);
-    l->steps_per_epoch = shares_steps_per_epoch(&c->shares, source_info(c->source)->count);
+    l->steps_per_epoch = steps_per_epoch_of(&c->local_batches, source_info(c->source)->count);
     l->batches = steps > INT64_MAX / c->local ? INT64_MAX : steps * c->local;
     l->capacity = 1;
     for (int t = c->first_tower; t < c->first_tower + c->local; t++)
-        if (c->shares.batch[t] > l->capacity) l->capacity = c->shares.batch[t];
+        if (c->local_batches.batch[t] > l->capacity) l->capacity = c->local_batches.batch[t];
     l->capacity += mix_is_on(&c->mix);
-    l->slots_count = c->workers > 0 && c->depth > c->local ? c->depth : c->local + (c->workers > 0);
+    l->buffers_count = c->workers > 0 && c->depth > c->local ? c->depth : c->local + (c->workers > 0);
     l->workers_count = c->workers > 0 ? c->workers : 1;
-    int64_t slot = ((int64_t)slot_image_bytes(c) + c->targets.classes * (int64_t)sizeof(float)) * l->capacity;
-    if (c->memory > 0 && c->workers > 0 && c->memory / slot < l->slots_count) {
-        l->slots_count = (int)(c->memory / slot);
-        if (l->slots_count <= c->local)
+    int64_t buffer = ((int64_t)batch_buffer_image_bytes(c) + c->targets.classes * (int64_t)sizeof(float)) * l->capacity;
+    if (c->memory > 0 && c->workers > 0 && c->memory / buffer < l->buffers_count) {
+        l->buffers_count = (int)(c->memory / buffer);
+        if (l->buffers_count <= c->local)
             return FAIL(ERR_ARG,
                         "--data-memory: %d batches of %d images need %" PRId64 " MiB, expected at most %" PRId64,
-                        c->local + 1, l->capacity, ((c->local + 1) * slot >> 20) + 1, c->memory >> 20);
+                        c->local + 1, l->capacity, ((c->local + 1) * buffer >> 20) + 1, c->memory >> 20);
     }
     return OK;
 }
@@ -400,16 +401,16 @@ Status loader_create(const LoaderConfig *config, Loader **made)
     pthread_cond_init(&l->work, NULL);
     pthread_cond_init(&l->done, NULL);
     TRY_OUT(set_sizes(l));
-    l->slots = calloc((size_t)l->slots_count, sizeof *l->slots);
+    l->buffers = calloc((size_t)l->buffers_count, sizeof *l->buffers);
     l->workers = calloc((size_t)l->workers_count, sizeof *l->workers);
     l->threads = calloc((size_t)l->workers_count, sizeof *l->threads);
-    if (!l->slots || !l->workers || !l->threads) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the loader"));
-    for (int i = 0; i < l->slots_count; i++) {
-        l->slots[i].ready = NONE;
-        if (!slot_init(&l->config, l->capacity, &l->slots[i]))
+    if (!l->buffers || !l->workers || !l->threads) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the loader"));
+    for (int i = 0; i < l->buffers_count; i++) {
+        l->buffers[i].ready = NONE;
+        if (!batch_buffer_init(&l->config, l->capacity, &l->buffers[i]))
             TRY_OUT(FAIL(ERR_MEMORY,
                          "no memory for %d batches of %d images of %zu bytes: lower the batch size or --data-memory",
-                         l->slots_count, l->capacity, slot_image_bytes(config)));
+                         l->buffers_count, l->capacity, batch_buffer_image_bytes(config)));
     }
     for (int i = 0; i < l->workers_count; i++) {
         l->workers[i].loader = l;
@@ -426,9 +427,9 @@ out:
 
 bool loader_pixels(const Loader *l, int index, void **memory, size_t *bytes)
 {
-    if (index >= l->slots_count) return false;
-    *memory = l->slots[index].pixels;
-    *bytes = (size_t)l->capacity * slot_image_bytes(&l->config);
+    if (index >= l->buffers_count) return false;
+    *memory = l->buffers[index].pixels;
+    *bytes = (size_t)l->capacity * batch_buffer_image_bytes(&l->config);
     return true;
 }
 
@@ -440,8 +441,8 @@ void loader_destroy(Loader *l)
     pthread_cond_broadcast(&l->work);
     pthread_mutex_unlock(&l->lock);
     for (int i = 0; i < l->threads_count; i++) pthread_join(l->threads[i], NULL);
-    for (int i = 0; l->slots && i < l->slots_count; i++) slot_free(&l->slots[i]);
-    free(l->slots);
+    for (int i = 0; l->buffers && i < l->buffers_count; i++) batch_buffer_free(&l->buffers[i]);
+    free(l->buffers);
     for (int i = 0; l->workers && i < l->workers_count; i++) {
         bytes_free(&l->workers[i].reader.bytes);
         transform_worker_free(&l->workers[i].reader.transform);

@@ -16,7 +16,7 @@
 #include "towers/data/images/mix.h"
 #include "towers/data/images/transform.h"
 #include "towers/data/loading/order.h"
-#include "towers/data/loading/share.h"
+#include "towers/data/loading/local_batch.h"
 #include "towers/data/sources/source.h"
 
 /* Batches that a process of so many towers reads ahead: those of two steps, and two more. */
@@ -26,7 +26,7 @@ typedef enum BadSamples { BAD_STOP = 0, BAD_SKIP } BadSamples;
 
 typedef struct LoaderConfig {
     const Source *source; /* borrowed */
-    Shares shares;
+    LocalBatches local_batches;
     int first_tower, local; /* the towers of this process */
     uint64_t seed;
     bool shuffle;    /* training; else samples are in the order of the source */

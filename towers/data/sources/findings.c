@@ -211,7 +211,7 @@ static bool labels_differ(const LookOver *l, int64_t a, int64_t b)
 {
     const Source *source = source_of(l, a);
     const int32_t *x, *y;
-    if (!source_info(source)->several)
+    if (!source_info(source)->multi_label)
         return source_label(source, id_of(l, a)) != source_label(source_of(l, b), id_of(l, b));
     int32_t n = source_labels(source, id_of(l, a), &x);
     return n != source_labels(source_of(l, b), id_of(l, b), &y) || memcmp(x, y, (size_t)n * sizeof *x) != 0;

@@ -16,7 +16,7 @@ Status indexed_describe(const SourceConfig *config, const Index *index, const ch
     info->format = format;
     info->count = h->samples;
     info->classes = (int)h->classes;
-    info->several = index->list_first != NULL;
+    info->multi_label = index->list_first != NULL;
     info->c = 3;
     info->state = h->sum;
     memcpy(info->fingerprint, h->fingerprint, sizeof info->fingerprint);
@@ -41,7 +41,7 @@ typedef struct FilesSource {
 static Status sample_path(const FilesSource *f, int64_t index, char path[PATH_BYTES])
 {
     const Sample *s = &f->index.samples[index];
-    const char *of_label = f->base.info.several ? "" : f->names[s->label];
+    const char *of_label = f->base.info.multi_label ? "" : f->names[s->label];
     const char *class = strcmp(of_label, ".") ? of_label : "", *slash = *class ? "/" : ""; /* ".": the folder itself */
     int n = snprintf(path, PATH_BYTES, "%s/%s%s%s", f->root, class, slash, index_string(&f->index, s->name));
     return n < PATH_BYTES ? OK : FAIL(ERR_FORMAT, "'%s': the path of sample %" PRId64 " is too long", f->root, index);

@@ -147,7 +147,7 @@ static Status builder_fill(IndexBuilder *b, const LabeledList *l, const LabelFil
         const LabelRow *row = &file->rows[i];
         if (l->tree->val_split > 0 && l->evaluates[i] != (l->tree->split == SPLIT_VAL)) continue;
         Sample sample = {.bytes = (uint32_t)l->images[i].bytes};
-        TRY(index_several_add(b, &sample, l->images[i].name, file->labels + row->first, row->count));
+        TRY(index_multi_label_add(b, &sample, l->images[i].name, file->labels + row->first, row->count));
     }
     return OK;
 }

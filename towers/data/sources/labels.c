@@ -169,7 +169,7 @@ static Status match_fill(Relabeled *r, const ClassList *among, ClassRule rule, T
                           .origin = info->first_origin};
     TRY_OUT(class_match(&of, among, rule, r->map, remark));
     TRY_OUT(names_copy(r, among));
-    if (info->several && !changes_nothing(r, among)) TRY_OUT(lists_fill(r));
+    if (info->multi_label && !changes_nothing(r, among)) TRY_OUT(lists_fill(r));
 out:
     free(samples);
     free(used);

@@ -12,7 +12,7 @@ struct Source {
     int64_t *ids; /* owned: the sample of `from` that each one is; NULL: the same */
     Status (*read)(const Source *source, int64_t index, Bytes *bytes, int32_t *label);
     int32_t (*label)(const Source *source, int64_t index);                          /* NULL: 0 of every sample */
-    int32_t (*labels)(const Source *source, int64_t index, const int32_t **labels); /* if info.several */
+    int32_t (*labels)(const Source *source, int64_t index, const int32_t **labels); /* if info.multi_label */
     void (*where)(const Source *source, int64_t index, char *text, size_t bytes);   /* NULL: there is no file */
     bool (*file)(const Source *source, int64_t index, char *path, size_t room,
                  uint64_t *bytes);                       /* NULL: samples are no files */

@@ -69,7 +69,7 @@ void source_classes_count(const Source *source, int64_t *counts)
     for (int64_t i = 0; i < source->info.count; i++) {
         int32_t own = source_label(source, i), count = 1;
         const int32_t *labels = &own;
-        if (source->info.several) count = source_labels(source, i, &labels);
+        if (source->info.multi_label) count = source_labels(source, i, &labels);
         for (int32_t k = 0; k < count; k++) counts[labels[k]]++;
     }
 }

@@ -28,7 +28,7 @@ typedef struct SourceInfo {
     FirstLabel first_origin;        /* how that is known */
     bool background;                /* class 0 is none of the files' (labels.h) */
     const char *labels_note;        /* a sentence about how its labels were read, for people; borrowed, NULL: none */
-    bool several;                   /* a sample has any number of classes: source_labels */
+    bool multi_label;               /* a sample has any number of classes: source_labels */
     int32_t h, w;                   /* of every image; 0 if they differ or are unknown */
     int32_t c;                      /* 1 or 3 */
     uint64_t state;                 /* changes whenever its files are listed anew; 0: they are not listed in an index */
@@ -85,7 +85,7 @@ const SourceInfo *source_info(const Source *source);
 NODISCARD Status source_read(const Source *source, int64_t index, Bytes *bytes, int32_t *label);
 /* The label of a sample alone. `index` in [0, count). */
 int32_t source_label(const Source *source, int64_t index);
-/* The classes of a sample, increasing; returns their number. Only if info.several; borrowed from the source. */
+/* The classes of a sample, increasing; returns their number. Only if info.multi_label; borrowed from the source. */
 int32_t source_labels(const Source *source, int64_t index, const int32_t **labels);
 /* The number of samples of each class: [classes]. */
 void source_classes_count(const Source *source, int64_t *counts);

@@ -1,5 +1,5 @@
-/* Shares and orders: every sample exactly once for any counts, shares and towers; every permutation equally likely. */
-#include "towers/data/loading/share.h"
+/* LocalBatches and orders: every sample exactly once for any counts, local batches and towers; every permutation equally likely. */
+#include "towers/data/loading/local_batch.h"
 #include "towers/data/loading/shuffle.h"
 
 #include "kernels/philox.h"
@@ -10,24 +10,24 @@ static uint32_t random_below(uint32_t bound, uint32_t *at)
     return (uint32_t)((uint64_t)philox(99, (*at)++, 0, 0, 0).v[0] * bound >> 32);
 }
 
-static Shares random_shares(uint32_t *at)
+static LocalBatches random_batches(uint32_t *at)
 {
-    Shares s = {.towers = 1 + (int)random_below(random_below(4, at) ? 9 : 256, at)};
+    LocalBatches s = {.towers = 1 + (int)random_below(random_below(4, at) ? 9 : 256, at)};
     for (int t = 0; t < s.towers; t++) s.batch[t] = (int32_t)random_below(4, at) ? (int32_t)random_below(40, at) : 0;
-    if (shares_global(&s) == 0) s.batch[s.towers / 2] = 3;
+    if (global_batch_of(&s) == 0) s.batch[s.towers / 2] = 3;
     return s;
 }
 
-/* Walks an epoch: runs follow each other without gap or overlap, none is larger than its share. */
-static void check_epoch(const Shares *s, int64_t count)
+/* Walks an epoch: runs follow each other without gap or overlap, none is larger than its local batch. */
+static void check_epoch(const LocalBatches *s, int64_t count)
 {
-    int64_t next = 0, steps = shares_steps_per_epoch(s, count), global = shares_global(s);
+    int64_t next = 0, steps = steps_per_epoch_of(s, count), global = global_batch_of(s);
     for (int64_t step = 0; step < steps; step++) {
         int64_t left = count - step * global;
         for (int t = 0; t < s->towers; t++) {
             int64_t first = -1;
             int32_t n = -1;
-            shares_of(s, count, step, t, &first, &n);
+            local_batch_of(s, count, step, t, &first, &n);
             assert_int_equal(first, next);
             assert_in_range(n, 0, s->batch[t]);
             if (left >= global) assert_int_equal(n, s->batch[t]);
@@ -44,30 +44,30 @@ TEST(test_every_sample_once)
 {
     uint32_t at = 0;
     for (int i = 0; i < 400; i++) {
-        Shares s = random_shares(&at);
+        LocalBatches s = random_batches(&at);
         check_epoch(&s, 1 + random_below(2000, &at));
     }
-    Shares most = {.towers = TOWERS_MAX};
+    LocalBatches most = {.towers = TOWERS_MAX};
     for (int t = 0; t < TOWERS_MAX; t++) most.batch[t] = 1 + t % 3;
     check_epoch(&most, TOWERS_MAX - 1);
 }
 
-static void expect_cut(const Shares *s, int64_t count, int64_t step, const int32_t *n)
+static void expect_cut(const LocalBatches *s, int64_t count, int64_t step, const int32_t *n)
 {
     for (int t = 0; t < s->towers; t++) {
         int64_t first;
         int32_t found;
-        shares_of(s, count, step, t, &first, &found);
+        local_batch_of(s, count, step, t, &first, &found);
         assert_int_equal(found, n[t]);
     }
 }
 
 TEST(test_by_hand)
 {
-    Shares s = {.towers = 4, .batch = {4, 0, 2, 2}};
-    assert_int_equal(shares_global(&s), 8);
-    assert_int_equal(shares_steps_per_epoch(&s, 16), 2);
-    assert_int_equal(shares_steps_per_epoch(&s, 17), 3);
+    LocalBatches s = {.towers = 4, .batch = {4, 0, 2, 2}};
+    assert_int_equal(global_batch_of(&s), 8);
+    assert_int_equal(steps_per_epoch_of(&s, 16), 2);
+    assert_int_equal(steps_per_epoch_of(&s, 17), 3);
     expect_cut(&s, 17, 0, (int32_t[]){4, 0, 2, 2});
     expect_cut(&s, 17, 2, (int32_t[]){1, 0, 0, 0}); /* remainders 4, 0, 2, 2 of 8 */
     expect_cut(&s, 19, 2, (int32_t[]){1, 0, 1, 1}); /* 1.5, 0, .75, .75: two left for the last two */

@@ -1,7 +1,7 @@
 /* The samples that each tower gets: no sample is dropped or repeated.
  *
  * Step s of an epoch takes samples order[s * G .. min((s + 1) * G, count)) of the epoch's order, G = sum of the towers'
- * shares; they are cut into consecutive runs, tower 0 first. A full batch is cut by the shares; a short one in
+ * local batches; they are cut into consecutive runs, tower 0 first. A full batch is cut by the local batches; a short one in
  * proportion to them (largest remainder, lower tower first), so a tower may get 0. */
 #pragma once
 
@@ -9,12 +9,13 @@
 
 enum { TOWERS_MAX = 4096 };
 
-typedef struct Shares {
+typedef struct LocalBatches {
     int towers;
     int32_t batch[TOWERS_MAX]; /* samples of tower t in a full batch; 0 is legal, not all may be 0 */
-} Shares;
+} LocalBatches;
 
-int64_t shares_global(const Shares *shares);                         /* G */
-int64_t shares_steps_per_epoch(const Shares *shares, int64_t count); /* ceil(count / G) */
+int64_t global_batch_of(const LocalBatches *local);                   /* G */
+int64_t steps_per_epoch_of(const LocalBatches *local, int64_t count); /* ceil(count / G) */
 /* Samples [*first, *first + *n) of the epoch's order for tower t at step s of the epoch. */
-void shares_of(const Shares *shares, int64_t count, int64_t step_in_epoch, int tower, int64_t *first, int32_t *n);
+void local_batch_of(const LocalBatches *local, int64_t count, int64_t step_in_epoch, int tower, int64_t *first,
+                    int32_t *n);
