@@ -131,7 +131,7 @@ struct Backend {
     const OpStorage *storage;       /* [OP_COUNT]: what the kernels accept; usually op_storage */
 
     /* Microseconds of one launch of this op, measured once and cached, by which passes choose between equivalent graphs.
-     * Negative if unknown: no memory to measure it, or a deterministic device. NULL: ops that are joined are never
+     * Negative if unknown: no memory to measure it, or a deterministic device. NULL: ops that are fused are never
      * faster here, and none are. */
     double (*op_time)(Device *device, const OpCall *call);
     /* All that this device has chosen by time so far (in prepare and op_time), as text that the caller frees;

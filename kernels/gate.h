@@ -126,7 +126,7 @@ GATE_CALL void extra_split(float *to, double x)
 }
 
 /* And back. */
-GATE_CALL double extra_joined(const float *extras)
+GATE_CALL double extra_sum(const float *extras)
 {
     return (double)extras[0] + ((double)extras[1] + (double)extras[2]);
 }
@@ -195,7 +195,7 @@ GATE_CALL void scale_move(const GateRules *rules, bool commit, bool overflow, Ga
 GATE_CALL double gate_refill(const GateDecideCall *v)
 {
     double weight = 0;
-    for (int t = 0; t < v->towers; t++) weight += extra_joined(v->extras + t * GATE_EXTRAS + GATE_EXTRA_WEIGHT);
+    for (int t = 0; t < v->towers; t++) weight += extra_sum(v->extras + t * GATE_EXTRAS + GATE_EXTRA_WEIGHT);
     return weight > 0 && v->input->samples > 0 ? (double)v->input->samples / weight : 1;
 }
 

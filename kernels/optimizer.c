@@ -1,33 +1,33 @@
-/* The tables of optimizers, the slots that they need, and the check that an update has them; see optimizer.h. */
+/* The tables of optimizers, the states that they need, and the check that an update has them; see optimizer.h. */
 #include "kernels/optimizer.h"
 
 const OptimizerInfo optimizer_infos[OPTIMIZER_COUNT] = {
-#define INFO(KIND, name, slots, start, uses, epsilon, layerwise)                                                       \
-    [OPTIMIZER_##KIND] = {name, slots, start, uses, epsilon, layerwise},
-#define OPTIMIZER(KIND, rule, name, slots, start, uses, momentum, epsilon, about)                                      \
-    INFO(KIND, name, slots, start, uses, epsilon, false)
-#define OPTIMIZER_LAYERWISE(KIND, rule, name, slots, start, uses, momentum, epsilon, about)                            \
-    INFO(KIND, name, slots, start, uses, epsilon, true)
+#define INFO(KIND, name, states, start, uses, epsilon, layerwise)                                                      \
+    [OPTIMIZER_##KIND] = {name, states, start, uses, epsilon, layerwise},
+#define OPTIMIZER(KIND, rule, name, states, start, uses, momentum, epsilon, about)                                     \
+    INFO(KIND, name, states, start, uses, epsilon, false)
+#define OPTIMIZER_LAYERWISE(KIND, rule, name, states, start, uses, momentum, epsilon, about)                           \
+    INFO(KIND, name, states, start, uses, epsilon, true)
 #include "kernels/optimizers.def"
 };
 
 const struct OptimizerChoiceInfo optimizer_choices[OPT_COUNT] = {
-#define OPTIMIZER(KIND, rule, name, slots, start, uses, momentum, epsilon, about)                                      \
+#define OPTIMIZER(KIND, rule, name, states, start, uses, momentum, epsilon, about)                                     \
     [OPT_##KIND] = {name, OPTIMIZER_##KIND, momentum, false, about},
 #define OPTIMIZER_AS(CHOICE, name, KIND, momentum, nesterov, about)                                                    \
     [OPT_##CHOICE] = {name, OPTIMIZER_##KIND, momentum, nesterov, about},
 #include "kernels/optimizers.def"
 };
 
-int optimizer_slot_count(const OptimizerHyper *hyper)
+int optimizer_state_count(const OptimizerHyper *hyper)
 {
     const OptimizerInfo *info = &optimizer_infos[hyper->kind];
-    return info->slots + (info->uses & HYPER_MOMENTUM && hyper->momentum != 0);
+    return info->states + (info->uses & HYPER_MOMENTUM && hyper->momentum != 0);
 }
 
-float optimizer_slot_start(const OptimizerHyper *hyper, int slot)
+float optimizer_state_start(const OptimizerHyper *hyper, int state)
 {
-    return slot == 0 ? optimizer_infos[hyper->kind].start : 0.0f;
+    return state == 0 ? optimizer_infos[hyper->kind].start : 0.0f;
 }
 
 bool optimizer_is_layerwise(OptimizerKind kind)
@@ -57,7 +57,7 @@ Status optimizer_check(const OptimizerUpdate *u)
     const OptimizerInfo *info = &optimizer_infos[u->hyper.kind];
     if (info->layerwise && !u->trust)
         return FAIL(ERR_INTERNAL, "optimizer: %s needs room for trust ratios, which is missing", info->name);
-    for (int k = 0; k < optimizer_slot_count(&u->hyper); k++)
-        if (!u->slot[k]) return FAIL(ERR_INTERNAL, "optimizer: %s needs slot %d, which is missing", info->name, k);
+    for (int k = 0; k < optimizer_state_count(&u->hyper); k++)
+        if (!u->state[k]) return FAIL(ERR_INTERNAL, "optimizer: %s needs state %d, which is missing", info->name, k);
     return OK;
 }

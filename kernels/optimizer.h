@@ -5,7 +5,7 @@
  *   LAMB   r = m^ / (sqrt(v^) + epsilon) + decay p, with Adam's m^ and v^;  ratio = |p| / |r|;  p -= lr ratio r
  * The ratio is 1 if one of its norms is 0, and for segments that do not adapt (biases, batch norm).
  *
- * Gradients, slots, averages and 16-bit copies lie in arenas of the same layout as the parameters, so element i of one
+ * Gradients, states, averages and 16-bit copies lie in arenas of the same layout as the parameters, so element i of one
  * belongs to element i of all. Segments give what differs between parameters (weight decay, learning rate factor).
  * Sources: momentum and Nesterov as PyTorch SGD; RMSProp as TensorFlow (epsilon inside the root, mean square starts at
  * one, rate inside the momentum buffer) and as PyTorch; Adam (Kingma & Ba 2015) as PyTorch; AdamW (Loshchilov 2019);
@@ -35,7 +35,7 @@ enum { HYPER_MOMENTUM = 1, HYPER_BETAS = 2, HYPER_DECAY = 4, HYPER_EPSILON = 8, 
 
 typedef struct OptimizerInfo { /* optimizers.def describes the columns */
     const char *name;
-    int slots;
+    int states;
     float start;
     unsigned uses; /* HYPER_ bits */
     float epsilon;
@@ -51,7 +51,7 @@ extern const struct OptimizerChoiceInfo {
     const char *about;
 } optimizer_choices[OPT_COUNT];
 
-enum { OPTIMIZER_SLOTS = 2, TRUST_PARTS = 256 };
+enum { OPTIMIZER_STATES = 2, TRUST_PARTS = 256 };
 
 typedef struct OptimizerHyper {
     OptimizerKind kind;
@@ -69,7 +69,7 @@ typedef struct OptimizerSegment {
     float weight_decay;  /* L2 factor (decoupled for AdamW and LAMB) */
     float lr_factor;     /* 0 freezes */
     bool adapts;         /* of a layer-wise kind: by its trust ratio. Then the segment is one tensor */
-    bool late;           /* its updates count from OptimizerUpdate.joined on */
+    bool late;           /* its updates count from OptimizerUpdate.unfrozen_updates on */
 } OptimizerSegment;
 
 /* The trust ratio of a segment, and memory to compute it on a GPU: sums of squares of parts of the parameters and of
@@ -94,17 +94,17 @@ typedef struct OptimizerScalars {
 
 typedef struct OptimizerUpdate {
     OptimizerHyper hyper;
-    float *param;                 /* f32 master weights */
-    const float *grad;            /* f32 */
-    float *slot[OPTIMIZER_SLOTS]; /* NULL if the kind does not use it */
-    float *ema;                   /* weight average, or NULL */
-    void *half;                   /* 16-bit copy of the weights, or NULL */
+    float *param;                   /* f32 master weights */
+    const float *grad;              /* f32 */
+    float *state[OPTIMIZER_STATES]; /* NULL if the kind does not use it */
+    float *ema;                     /* weight average, or NULL */
+    void *half;                     /* 16-bit copy of the weights, or NULL */
     Dtype half_dtype;
     const OptimizerSegment *segments; /* host memory */
     int segment_count;
     const OptimizerScalars *scalars; /* device memory */
-    float joined;                    /* updates that were made before the late segments joined (bias correction) */
-    OptimizerTrust *trust;           /* [segment_count] device memory; NULL unless optimizer_is_layerwise */
+    float unfrozen_updates; /* updates that were made before the late segments were unfrozen (bias correction) */
+    OptimizerTrust *trust;  /* [segment_count] device memory; NULL unless optimizer_is_layerwise */
 } OptimizerUpdate;
 
 /* What the functions of optimizer_rules.h read: an update's hyperparameters in one segment. */
@@ -120,12 +120,12 @@ typedef struct OptimizerRule {
     float second_fix; /* 1 / sqrt(1 - beta2^t) */
 } OptimizerRule;
 
-/* The value that a slot starts with, and how many slots the kind uses. */
-float optimizer_slot_start(const OptimizerHyper *hyper, int slot);
-int optimizer_slot_count(const OptimizerHyper *hyper);
+/* The value that a state starts with, and how many states the kind uses. */
+float optimizer_state_start(const OptimizerHyper *hyper, int state);
+int optimizer_state_count(const OptimizerHyper *hyper);
 bool optimizer_is_layerwise(OptimizerKind kind);
 /* The fields that do not depend on the segment. */
 OptimizerRule optimizer_rule(const OptimizerHyper *hyper);
-/* Checks common to all backends: the kind exists, its slots (and trust ratios) are there, and the copy, if any, has 16
+/* Checks common to all backends: the kind exists, its states (and trust ratios) are there, and the copy, if any, has 16
  * bits. */
 NODISCARD Status optimizer_check(const OptimizerUpdate *update);

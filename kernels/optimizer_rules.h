@@ -1,6 +1,6 @@
 /* The rules of optimizers.def for one element, in f32; also compiled as CUDA device code.
  *
- * rule_NAME(r, g, p, a, b) returns the new weight from the gradient g of the step and the weight p; a and b are its slots,
+ * rule_NAME(r, g, p, a, b) returns the new weight from the gradient g of the step and the weight p; a and b are its states,
  * the last of which may be NULL if it is the momentum buffer. rule_clipped scales and clips g, rule_gradient also adds the L2
  * term; rules that decay the weights themselves (AdamW, LAMB) take the former. Sources: optimizer.h. */
 #pragma once

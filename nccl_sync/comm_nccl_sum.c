@@ -50,7 +50,7 @@ static char *small_at(const Comm *comm, const NcclComm *c, size_t first)
     return (char *)c->small.data + first * dtype_bytes(comm->config.reduce);
 }
 
-static float *slot_at(const Comm *comm, const NcclComm *c, int tower, size_t first)
+static float *state_at(const Comm *comm, const NcclComm *c, int tower, size_t first)
 {
     return sum_at(comm, c, (size_t)tower * comm_slot(&comm->config) + first);
 }
@@ -77,7 +77,7 @@ static Status slots_broadcast(Comm *comm, NcclComm *c, const ReduceRange *range)
     ncclResult_t begun = ncclGroupStart();
     if (begun != ncclSuccess) return nccl_fail(c, begun, "ncclGroupStart");
     for (int t = 0; t < comm->config.towers && !nccl_failed(begun); t++) {
-        float *slot = slot_at(comm, c, t, range->first);
+        float *slot = state_at(comm, c, t, range->first);
         begun = ncclBroadcast(slot, slot, range->count, ncclFloat32, c->rank_of[t], c->nccl, c->stream);
     }
     ncclResult_t ended = ncclGroupEnd();
@@ -140,7 +140,7 @@ Status nccl_allreduce_begin(Comm *comm, int tower, size_t first, float *from, si
     range.narrow = c->small.data && !on_host && first < comm->config.gradients;
     if (comm->config.ordered) {
         range.at = sum_at(comm, c, first);
-        TRY(copy_in(c, slot_at(comm, c, tower, first), from, on_host, count));
+        TRY(copy_in(c, state_at(comm, c, tower, first), from, on_host, count));
     } else {
         TRY(tower_add(comm, c, tower, from, on_host, &range));
     }
@@ -156,7 +156,7 @@ static Status range_finish(Comm *comm, NcclComm *c, const ReduceRange *range, fl
     const float *in[OP_MAX_IN] = {range->at};
     /* ADD adds its operands one after another: the bits do not depend on how many a launch has. */
     for (int t = 1, ins = 1; comm->config.ordered && t < comm->config.towers; t++) {
-        in[ins++] = slot_at(comm, c, t, range->first);
+        in[ins++] = state_at(comm, c, t, range->first);
         if (ins < OP_MAX_IN && t + 1 < comm->config.towers) continue;
         TRY(vector_run(c, OP_ADD, 1, in, ins, to, range->count));
         in[0] = to, ins = 1;

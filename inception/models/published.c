@@ -182,11 +182,11 @@ static Status row_read(RowPlace place, const json_t *row, const Published *table
 
 /* ---- tables */
 
-static Status table_add(Published *table, int slot, const char *text, size_t bytes, const char *name)
+static Status table_add(Published *table, int k, const char *text, size_t bytes, const char *name)
 {
     json_error_t error;
-    TRY(json_parse(text, bytes, &table->root[slot], &error));
-    json_t *root = table->root[slot];
+    TRY(json_parse(text, bytes, &table->root[k], &error));
+    json_t *root = table->root[k];
     if (!root)
         return FAIL(ERR_ARG, "%s: not JSON at line %d, column %d: %s", name, error.line, error.column, error.text);
     size_t rows = json_array_size(root);

@@ -51,7 +51,7 @@ static const char *const OptimizerChoice_names[] = {
     NULL,
 };
 static const char *const OptimizerChoice_abouts[] = {
-#define OPTIMIZER(KIND, rule, name, slots, start, uses, momentum, epsilon, about) about,
+#define OPTIMIZER(KIND, rule, name, states, start, uses, momentum, epsilon, about) about,
 #define OPTIMIZER_AS(CHOICE, name, KIND, momentum, nesterov, about) about,
 #include "kernels/optimizers.def"
     NULL,

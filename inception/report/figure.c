@@ -53,11 +53,11 @@ SvgFrame figure_steps(const Figures *f, const char *title)
     return frame;
 }
 
-double *figure_column(Figures *f, int slot, size_t place)
+double *figure_column(Figures *f, int k, size_t place)
 {
     for (int64_t i = 0; i < f->run->steps; i++)
-        f->scratch[slot][i] = *(const double *)((const char *)&f->run->step[i] + place);
-    return f->scratch[slot];
+        f->scratch[k][i] = *(const double *)((const char *)&f->run->step[i] + place);
+    return f->scratch[k];
 }
 
 void figure_range(Figures *f, StepValue *value)

@@ -10,7 +10,7 @@ typedef struct UpdateRange {
     const OptimizerUpdate *update;
     OptimizerRule rule;
     bool frozen;
-    float *slot[OPTIMIZER_SLOTS]; /* NULL: not used */
+    float *state[OPTIMIZER_STATES]; /* NULL: not used */
     size_t first;
 } UpdateRange;
 
@@ -37,9 +37,9 @@ static RuleLoop *const rules[OPTIMIZER_COUNT] = {
 #include "kernels/optimizers.def"
 };
 
-static float *slot_at(const UpdateRange *range, int slot, size_t at)
+static float *state_at(const UpdateRange *range, int state, size_t at)
 {
-    return range->slot[slot] ? range->slot[slot] + at : NULL;
+    return range->state[state] ? range->state[state] + at : NULL;
 }
 
 /* Written so that a weight equal to its average leaves it exactly as it is. */
@@ -89,8 +89,8 @@ static void update_chunk(void *context, int64_t first, int64_t end)
         size_t at = range->first + (size_t)i;
         int64_t n = smaller(BLOCK_ELEMENTS, end - i);
         if (!range->frozen)
-            rules[u->hyper.kind](range->rule, u->param + at, u->grad + at, slot_at(range, 0, at), slot_at(range, 1, at),
-                                 n);
+            rules[u->hyper.kind](range->rule, u->param + at, u->grad + at, state_at(range, 0, at),
+                                 state_at(range, 1, at), n);
         if (u->ema) optimizer_average(u->ema + at, u->param + at, u->scalars->ema_decay, n);
         if (u->half && u->half_dtype == DTYPE_BF16) optimizer_to_bf16((uint16_t *)u->half + at, u->param + at, n);
         if (u->half && u->half_dtype == DTYPE_F16) optimizer_to_f16((uint16_t *)u->half + at, u->param + at, n);
@@ -99,13 +99,13 @@ static void update_chunk(void *context, int64_t first, int64_t end)
 
 static UpdateRange range_of(const OptimizerUpdate *u, const OptimizerSegment *segment)
 {
-    int slots = optimizer_slot_count(&u->hyper);
-    double step = (double)(u->scalars->step - (segment->late ? u->joined : 0)),
+    int states = optimizer_state_count(&u->hyper);
+    double step = (double)(u->scalars->step - (segment->late ? u->unfrozen_updates : 0)),
            lr = (double)u->scalars->lr * (double)segment->lr_factor;
     UpdateRange range = {.update = u,
                          .rule = optimizer_rule(&u->hyper),
                          .frozen = segment->lr_factor == 0,
-                         .slot = {slots > 0 ? u->slot[0] : NULL, slots > 1 ? u->slot[1] : NULL},
+                         .state = {states > 0 ? u->state[0] : NULL, states > 1 ? u->state[1] : NULL},
                          .first = segment->first};
     OptimizerRule *r = &range.rule;
     r->lr = (float)lr;
@@ -136,14 +136,14 @@ typedef void SquareLoop(OptimizerRule r, const float *p, const float *g, float *
 #endif
 
 #define OPTIMIZER(...)
-#define OPTIMIZER_LAYERWISE(KIND, rule, name, slots, ...)                                                              \
+#define OPTIMIZER_LAYERWISE(KIND, rule, name, states, ...)                                                             \
     CPU_CLONES static void optimizer_##rule##_squares(OptimizerRule r, const float *p, const float *g, float *a,       \
                                                       float *b, int64_t n, double sums[2])                             \
     {                                                                                                                  \
         double params = 0, others = 0;                                                                                 \
         SUM_LOOP                                                                                                       \
         for (int64_t i = 0; i < n; i++) {                                                                              \
-            float d = rule_##rule##_direction(&r, g[i], p[i], slots > 0 ? a + i : NULL, slots > 1 ? b + i : NULL);     \
+            float d = rule_##rule##_direction(&r, g[i], p[i], states > 0 ? a + i : NULL, states > 1 ? b + i : NULL);   \
             params += (double)p[i] * (double)p[i];                                                                     \
             others += (double)d * (double)d;                                                                           \
         }                                                                                                              \
@@ -166,8 +166,8 @@ static void trust_chunk(void *context, int64_t first, int64_t end)
     TrustSum *op = context;
     const OptimizerUpdate *u = op->range.update;
     size_t at = op->range.first + (size_t)first;
-    trusts[u->hyper.kind].squares(op->range.rule, u->param + at, u->grad + at, slot_at(&op->range, 0, at),
-                                  slot_at(&op->range, 1, at), end - first, op->part[first / op->size]);
+    trusts[u->hyper.kind].squares(op->range.rule, u->param + at, u->grad + at, state_at(&op->range, 0, at),
+                                  state_at(&op->range, 1, at), end - first, op->part[first / op->size]);
 }
 
 static float trust_ratio(Device *device, const UpdateRange *range, const OptimizerSegment *segment)
@@ -176,7 +176,7 @@ static float trust_ratio(Device *device, const UpdateRange *range, const Optimiz
     TrustSum op = {.range = *range, .size = larger(CHUNK_ELEMENTS, (count + SQUARE_PARTS - 1) / SQUARE_PARTS)};
     OptimizerKind kind = range->update->hyper.kind;
     double params = 0, others = 0;
-    if (range->frozen || (!segment->adapts && optimizer_infos[kind].slots == 0)) return 1;
+    if (range->frozen || (!segment->adapts && optimizer_infos[kind].states == 0)) return 1;
     chunks_run(device, count, op.size, trust_chunk, &op);
     for (int64_t k = 0; k * op.size < count; k++) {
         params += op.part[k][0];

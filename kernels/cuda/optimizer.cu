@@ -21,7 +21,7 @@ struct UpdateSegment {
 struct Update {
     float *param;
     const float *grad;
-    float *first, *second; /* slots; NULL if not used */
+    float *first, *second; /* states; NULL if not used */
     float *ema;
     unsigned short *half;
     const OptimizerScalars *scalars;
@@ -30,7 +30,7 @@ struct Update {
     float log_beta1, log_beta2;
     bool half_is_bf16, aligned;
     int segments;
-    float joined;
+    float unfrozen_updates;
     uint32_t adapts[UPDATE_SEGMENTS / 32], late[UPDATE_SEGMENTS / 32]; /* bits of the segments */
     UpdateSegment segment[UPDATE_SEGMENTS];
 };
@@ -54,12 +54,12 @@ template <int V> DEVICE void flat_store(float *to, const float *from)
 struct UpdateKind {
     unsigned uses;
     bool layerwise;
-    int early; /* slots that the first pass updates */
+    int early; /* states that the first pass updates */
 };
 
 constexpr UpdateKind update_kinds[] = {
-#define OPTIMIZER(KIND, rule, name, slots, start, uses, ...) {uses, false, 0},
-#define OPTIMIZER_LAYERWISE(KIND, rule, name, slots, start, uses, ...) {uses, true, slots},
+#define OPTIMIZER(KIND, rule, name, states, start, uses, ...) {uses, false, 0},
+#define OPTIMIZER_LAYERWISE(KIND, rule, name, states, start, uses, ...) {uses, true, states},
 #include "kernels/optimizers.def"
 };
 
@@ -156,7 +156,7 @@ template <int KIND> DEVICE OptimizerRule update_rule(const Update &u, uint32_t n
     r.weight_decay = segment.weight_decay;
     if (update_kinds[KIND].uses & HYPER_BETAS) {
         bool late = u.late[number / 32] >> number % 32 & 1;
-        float step = u.scalars->step - (late ? u.joined : 0),
+        float step = u.scalars->step - (late ? u.unfrozen_updates : 0),
               below = -expm1f(step * u.log_beta1); /* 1 - beta^step, without cancellation */
         r.first_fix = 1.0f / below;
         r.step_size = r.lr / below;
@@ -243,10 +243,10 @@ static Update update_of(const OptimizerUpdate *from)
 {
     const OptimizerHyper &h = from->hyper;
     Update u;
-    int slots = optimizer_slot_count(&h);
+    int states = optimizer_state_count(&h);
     u.param = from->param, u.grad = from->grad;
-    u.first = slots > 0 ? from->slot[0] : NULL;
-    u.second = slots > 1 ? from->slot[1] : NULL;
+    u.first = states > 0 ? from->state[0] : NULL;
+    u.second = states > 1 ? from->state[1] : NULL;
     u.ema = from->ema;
     u.half = (unsigned short *)from->half;
     u.scalars = from->scalars;
@@ -254,10 +254,10 @@ static Update update_of(const OptimizerUpdate *from)
     u.log_beta1 = h.beta1 > 0 ? (float)log((double)h.beta1) : -INFINITY;
     u.log_beta2 = h.beta2 > 0 ? (float)log((double)h.beta2) : -INFINITY;
     u.half_is_bf16 = from->half_dtype == DTYPE_BF16;
-    u.aligned = aligned_16(from->param) && aligned_16(from->grad) && aligned_16(from->slot[0]) &&
-                aligned_16(from->slot[1]) && aligned_16(from->ema) && aligned_16(from->half);
+    u.aligned = aligned_16(from->param) && aligned_16(from->grad) && aligned_16(from->state[0]) &&
+                aligned_16(from->state[1]) && aligned_16(from->ema) && aligned_16(from->half);
     u.trust = from->trust;
-    u.joined = from->joined;
+    u.unfrozen_updates = from->unfrozen_updates;
     u.segments = 0;
     memset(u.adapts, 0, sizeof u.adapts);
     memset(u.late, 0, sizeof u.late);

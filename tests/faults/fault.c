@@ -33,10 +33,10 @@ typedef struct Fault {
     int64_t step;
     int activity; /* in which the fault occurs (nan and inf: with a layer); default ACTIVITY_FORWARD */
     int ms;
-    int64_t index;                              /* of the element that is poisoned in a layer; -1: all */
-    bool loss, grad, weights, statistics, slot; /* targets of nan and inf */
-    bool spent;                                 /* a bit flips only once */
-    char layer[128];                            /* "" or the op whose output is poisoned */
+    int64_t index;                                         /* of the element that is poisoned in a layer; -1: all */
+    bool loss, grad, weights, statistics, optimizer_state; /* targets of nan and inf */
+    bool spent;                                            /* a bit flips only once */
+    char layer[128];                                       /* "" or the op whose output is poisoned */
 } Fault;
 
 enum { FAULTS_MAX = 16 };
@@ -59,8 +59,8 @@ static Status where_parse(const char *text, Fault *fault)
     fault->grad = both || !strcmp(text, "grad");
     fault->weights = !strcmp(text, "weights");
     fault->statistics = !strcmp(text, "statistics");
-    fault->slot = !strcmp(text, "slot");
-    if (fault->loss || fault->grad || fault->weights || fault->statistics || fault->slot) return OK;
+    fault->optimizer_state = !strcmp(text, "slot");
+    if (fault->loss || fault->grad || fault->weights || fault->statistics || fault->optimizer_state) return OK;
     return FAIL(ERR_ARG, "TOWERS_FAULT: unknown value '%s' of where; use one of loss grad both weights statistics slot",
                 text);
 }
@@ -300,11 +300,11 @@ static Status poison_gradients(Device *device, int tower, int64_t step, float *g
 static Status poison_state(Replica *replica, int local, int tower, int64_t step)
 {
     const Fault *fault = poison_of(tower, step);
-    float *arena = !fault              ? NULL
-                   : fault->weights    ? replica->arena[ARENA_PARAM]
-                   : fault->statistics ? replica->state[local]
-                   : fault->slot       ? replica->slot[0]
-                                       : NULL;
+    float *arena = !fault                   ? NULL
+                   : fault->weights         ? replica->arena[ARENA_PARAM]
+                   : fault->statistics      ? replica->state[local]
+                   : fault->optimizer_state ? replica->optimizer_state[0]
+                                            : NULL;
     if (!arena) return OK;
     return replica->device.backend->fill(&replica->device, arena + (fault->index < 0 ? 0 : fault->index),
                                          value_of(fault), 1);

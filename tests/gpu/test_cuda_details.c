@@ -296,14 +296,14 @@ static void check_pooled(Dtype dtype, int32_t c, Window window)
     for (int k = 0; k < 6; k++) s[k / 2][k % 2] = (Tensor){sums[k / 2][k % 2], {1, c, 1, 1}, DTYPE_F32, c};
     run_call((OpCall){OP_BATCHNORM_DX, norm, "apart", .in = {back, image, v[0], v[1], v[2], v[3]},
                       .out = {d[0], s[0][0], s[0][1]}, .in_count = 6, .out_count = 3});
-    OpCall joined = {OP_MAX_POOL_NORM_DX,
-                     pool,
-                     "joined",
-                     .in = {small, place[0], image, v[0], v[1], v[2], v[3]},
-                     .out = {d[1], s[1][0], s[1][1]},
-                     .in_count = 7,
-                     .out_count = 3};
-    run_call(joined);
+    OpCall fused = {OP_MAX_POOL_NORM_DX,
+                    pool,
+                    "joined",
+                    .in = {small, place[0], image, v[0], v[1], v[2], v[3]},
+                    .out = {d[1], s[1][0], s[1][1]},
+                    .in_count = 7,
+                    .out_count = 3};
+    run_call(fused);
     if (in_blocks(window)) {
         check_near(DTYPE_F32, sums[0], sums[1], 2 * POOLED_C);
         check_near(dtype, dx[0], dx[1], POOLED_N * c * POOLED_SIDE * POOLED_SIDE);
@@ -311,10 +311,10 @@ static void check_pooled(Dtype dtype, int32_t c, Window window)
         assert_memory_equal(sums[0], sums[1], sizeof sums[0]);
         assert_memory_equal(dx[0], dx[1], sizeof dx[0]);
     }
-    joined.out[0].data = NULL;
-    run_call(joined); /* a launch less, so that the next run takes blocks and threads in the other order */
-    for (int k = 0; k < 3; k++) joined.out[k] = k ? s[2][k - 1] : d[2];
-    run_call(joined);
+    fused.out[0].data = NULL;
+    run_call(fused); /* a launch less, so that the next run takes blocks and threads in the other order */
+    for (int k = 0; k < 3; k++) fused.out[k] = k ? s[2][k - 1] : d[2];
+    run_call(fused);
     assert_memory_equal(sums[1], sums[2], sizeof sums[1]);
     assert_memory_equal(dx[1], dx[2], sizeof dx[1]);
 }
@@ -440,7 +440,7 @@ TEST(test_many_segments)
     OptimizerUpdate update = {.hyper = {.kind = OPTIMIZER_SGD, .momentum = 0.9f},
                               .param = param,
                               .grad = grad,
-                              .slot = {momentum},
+                              .state = {momentum},
                               .segments = segments,
                               .segment_count = SEGMENTS,
                               .scalars = &scalars};
@@ -450,7 +450,7 @@ TEST(test_many_segments)
         bool owned = i % (LENGTH + GAP) < LENGTH;
         if (owned) reference_update(&update.hyper, &segments[i / (LENGTH + GAP)], &scalars, &e);
         assert_true(fabs((double)param[i] - e.param) <= 1e-6);
-        assert_true(fabs((double)momentum[i] - e.slot[0]) <= 1e-6);
+        assert_true(fabs((double)momentum[i] - e.state[0]) <= 1e-6);
     }
     update.hyper = (OptimizerHyper){.kind = OPTIMIZER_LARS, .momentum = 0.9f, .trust = 0.01f};
     update.trust = trust;
@@ -485,7 +485,7 @@ TEST(test_trust_of_large_tensors)
         OptimizerUpdate update = {.hyper = {.kind = OPTIMIZER_LARS, .momentum = 0.9f, .trust = 0.01f},
                                   .param = moved,
                                   .grad = grad,
-                                  .slot = {momentum},
+                                  .state = {momentum},
                                   .segments = segments,
                                   .segment_count = SEGMENTS,
                                   .scalars = &scalars,

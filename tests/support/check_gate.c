@@ -86,12 +86,12 @@ void check_extras(Device *device)
     extras_batch(&b, 0, 0, 0, false, false); /* a batch without samples */
     extras_batch(&b, small, 5, 16, true, true);
     extras_read(&b, extras, &square);
-    assert_true(extra_joined(own + GATE_EXTRA_LOSS) == 4096 + (double)small);
+    assert_true(extra_sum(own + GATE_EXTRA_LOSS) == 4096 + (double)small);
     assert_true(own[GATE_EXTRA_COUNT] == 48 && own[GATE_EXTRA_TOP1] == 15 && own[GATE_EXTRA_TOP5] == 17);
-    assert_true(extra_joined(own + GATE_EXTRA_WEIGHT) == 32 + (double)small);
-    assert_true(square == 16 && extra_joined(own + GATE_EXTRA_NORM) == 2); /* sqrt(16) / scale */
+    assert_true(extra_sum(own + GATE_EXTRA_WEIGHT) == 32 + (double)small);
+    assert_true(square == 16 && extra_sum(own + GATE_EXTRA_NORM) == 2); /* sqrt(16) / scale */
     assert_true(own[GATE_EXTRA_GRAD_BAD] == 0 && extras[2] == 1);
-    assert_true(extra_joined(own + GATE_EXTRA_TERM) == 4096 + (double)small && own[GATE_EXTRA_TERM + 3] == 15);
+    assert_true(extra_sum(own + GATE_EXTRA_TERM) == 4096 + (double)small && own[GATE_EXTRA_TERM + 3] == 15);
     assert_true(own[GATE_EXTRA_TERM + 6] == 0); /* there are two terms */
 
     const double bad[3] = {1, INFINITY, 1};

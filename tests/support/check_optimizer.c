@@ -5,7 +5,7 @@
 #include "tests/support/interpret.h"
 #include "tests/support/unit.h"
 
-enum { ELEMENTS = 24000, STEPS = 6, ARENAS = 5 }; /* arenas: param, grad, slot 0, slot 1, average */
+enum { ELEMENTS = 24000, STEPS = 6, ARENAS = 5 }; /* arenas: param, grad, state 0, state 1, average */
 
 /* A long segment (more than a chunk of the CPU's work), a short one that does not decay and counts its updates from
  * JOINED on, a frozen one; elements between them belong to nobody. The weights of one are zero, and so are the gradients of another. */
@@ -13,7 +13,7 @@ static const OptimizerSegment segments[] = {
     {0, 20003, 1e-2f, 1, true},       {20008, 7, 0, 2, false, true},     {20024, 33, 1e-2f, 0, true},
     {20072, 3500, 4e-2f, 0.5f, true}, {23600, 40, 1e-2f, 1, true, true}, {23640, 40, 0, 1, true},
 };
-enum { SEGMENTS = sizeof segments / sizeof *segments, ZERO_WEIGHTS = 4, ZERO_GRADIENTS = 5, JOINED = -2 };
+enum { SEGMENTS = sizeof segments / sizeof *segments, ZERO_WEIGHTS = 4, ZERO_GRADIENTS = 5, UNFROZEN = -2 };
 
 static bool is_within(int segment, int i)
 {
@@ -53,8 +53,8 @@ static Trial *trial_create(Device *device, const OptimizerHyper *hyper, Dtype ha
     fill_uniform(t->wanted[0], ELEMENTS, 1, -1, 1);
     for (int i = 0; i < ELEMENTS; i++) {
         t->wanted[0][i] = is_within(ZERO_WEIGHTS, i) ? 0 : (double)(float)t->wanted[0][i];
-        t->wanted[2][i] = (double)optimizer_slot_start(hyper, 0);
-        t->wanted[3][i] = (double)optimizer_slot_start(hyper, 1);
+        t->wanted[2][i] = (double)optimizer_state_start(hyper, 0);
+        t->wanted[3][i] = (double)optimizer_state_start(hyper, 1);
         t->wanted[4][i] = t->wanted[0][i] / 2; /* exact; an average has its own way to go, frozen or not */
         for (int a = 0; a < ARENAS; a++) t->host[a][i] = (float)t->wanted[a][i];
     }
@@ -78,18 +78,18 @@ static void trial_destroy(Trial *t)
 static void trial_step(Trial *t, const OptimizerScalars *scalars)
 {
     Device *device = t->device;
-    int slots = optimizer_slot_count(&t->hyper);
+    int states = optimizer_state_count(&t->hyper);
     OptimizerUpdate update = {.hyper = t->hyper,
                               .param = t->arena[0],
                               .grad = t->arena[1],
-                              .slot = {slots > 0 ? t->arena[2] : NULL, slots > 1 ? t->arena[3] : NULL},
+                              .state = {states > 0 ? t->arena[2] : NULL, states > 1 ? t->arena[3] : NULL},
                               .ema = t->arena[4],
                               .half = t->half_arena,
                               .half_dtype = t->half_dtype,
                               .segments = segments,
                               .segment_count = SEGMENTS,
                               .scalars = t->scalars,
-                              .joined = JOINED,
+                              .unfrozen_updates = UNFROZEN,
                               .trust = optimizer_is_layerwise(t->hyper.kind) ? t->trust_memory : NULL};
     must(device->backend->upload(device, t->arena[1], t->host[1], sizeof t->host[1]));
     must(device->backend->upload(device, t->scalars, scalars, sizeof *scalars));
@@ -108,7 +108,7 @@ static void reference_step(Trial *t, const OptimizerScalars *scalars)
     for (int s = 0; s < SEGMENTS; s++) {
         RefUpdate *first = &all[segments[s].first];
         OptimizerScalars own = *scalars;
-        if (segments[s].late) own.step -= JOINED;
+        if (segments[s].late) own.step -= UNFROZEN;
         if (layerwise) t->ratio[s] = reference_update_layer(&t->hyper, &segments[s], &own, first);
         for (size_t i = 0; !layerwise && i < segments[s].count; i++)
             reference_update(&t->hyper, &segments[s], &own, &first[i]);
@@ -118,8 +118,8 @@ static void reference_step(Trial *t, const OptimizerScalars *scalars)
     }
     for (int i = 0; i < ELEMENTS; i++) {
         t->wanted[0][i] = all[i].param;
-        t->wanted[2][i] = all[i].slot[0];
-        t->wanted[3][i] = all[i].slot[1];
+        t->wanted[2][i] = all[i].state[0];
+        t->wanted[3][i] = all[i].state[1];
     }
 }
 
@@ -178,7 +178,7 @@ static const Optimizer optimizers[] = {
     {"LARS, epsilon 0", {OPTIMIZER_LARS, .momentum = 0.9f, .trust = 0.02f}},
     {"LARS, clipped, plain", {OPTIMIZER_LARS, .trust = 0.02f, .clip_value = 0.5f, .epsilon = 0.5f}},
     {"LAMB, clipped", {OPTIMIZER_LAMB, .beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-2f, .clip_value = 0.25f}},
-#define OPTIMIZER(KIND, rule, label, slots, start, uses, usual_momentum, usual_epsilon, about)                         \
+#define OPTIMIZER(KIND, rule, label, states, start, uses, usual_momentum, usual_epsilon, about)                        \
     {label, {OPTIMIZER_##KIND, BETAS, .momentum = usual_momentum, .decay = 0.9f, .trust = 0.02f, .epsilon = 1e-3f}},
 #define OPTIMIZER_AS(CHOICE, label, KIND, usual_momentum, is_nesterov, about)                                          \
     {label, {OPTIMIZER_##KIND, .momentum = usual_momentum, .nesterov = is_nesterov}},
@@ -217,11 +217,11 @@ void check_gate(Device *device)
     }
 }
 
-void check_slot_counts(void)
+void check_state_counts(void)
 {
     static const int wanted[] = {0, 2, 1, 1, 2, 2, 1, 0, 2};
     for (size_t k = 0; k < sizeof wanted / sizeof *wanted; k++)
-        assert_int_equal(optimizer_slot_count(&optimizers[k].hyper), wanted[k]);
+        assert_int_equal(optimizer_state_count(&optimizers[k].hyper), wanted[k]);
 }
 
 /* ---- the other kernels of the vtable */

@@ -6,7 +6,7 @@
 
 void check_optimizers(Device *device); /* every kind, several steps long, with average and 16-bit copy */
 void check_gate(Device *device);       /* a step that is not finite changes nothing, to the bit */
-void check_slot_counts(void);
+void check_state_counts(void);
 void check_square_sum(Device *device);
 void check_l2_term(Device *device);
 void check_average(Device *device);

@@ -1,7 +1,7 @@
 /* See described_gpu.h. */
 #include "tests/support/described_gpu.h"
 
-/* All that is possible is joined. */
+/* All that is possible is fused. */
 static double time_unknown(Device *device, const OpCall *call)
 {
     (void)device, (void)call;

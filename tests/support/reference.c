@@ -840,37 +840,37 @@ static double clip(double g, double limit)
     return limit > 0 ? fmax(-limit, fmin(limit, g)) : g;
 }
 
-static double step_sgd(const OptimizerHyper *h, double g, double lr, double *slot)
+static double step_sgd(const OptimizerHyper *h, double g, double lr, double *state)
 {
     if (h->momentum == 0.0f) return lr * g;
-    slot[0] = (double)h->momentum * slot[0] + g;
-    return lr * (h->nesterov ? g + (double)h->momentum * slot[0] : slot[0]);
+    state[0] = (double)h->momentum * state[0] + g;
+    return lr * (h->nesterov ? g + (double)h->momentum * state[0] : state[0]);
 }
 
-static double step_rmsprop_tf(const OptimizerHyper *h, double g, double lr, double *slot)
+static double step_rmsprop_tf(const OptimizerHyper *h, double g, double lr, double *state)
 {
-    slot[0] = (double)h->decay * slot[0] + (1 - (double)h->decay) * g * g;
-    double step = lr * g / sqrt(slot[0] + (double)h->epsilon);
+    state[0] = (double)h->decay * state[0] + (1 - (double)h->decay) * g * g;
+    double step = lr * g / sqrt(state[0] + (double)h->epsilon);
     if (h->momentum == 0.0f) return step;
-    slot[1] = (double)h->momentum * slot[1] + step;
-    return slot[1];
+    state[1] = (double)h->momentum * state[1] + step;
+    return state[1];
 }
 
-static double step_rmsprop(const OptimizerHyper *h, double g, double lr, double *slot)
+static double step_rmsprop(const OptimizerHyper *h, double g, double lr, double *state)
 {
-    slot[0] = (double)h->decay * slot[0] + (1 - (double)h->decay) * g * g;
-    double step = g / (sqrt(slot[0]) + (double)h->epsilon);
+    state[0] = (double)h->decay * state[0] + (1 - (double)h->decay) * g * g;
+    double step = g / (sqrt(state[0]) + (double)h->epsilon);
     if (h->momentum == 0.0f) return lr * step;
-    slot[1] = (double)h->momentum * slot[1] + step;
-    return lr * slot[1];
+    state[1] = (double)h->momentum * state[1] + step;
+    return lr * state[1];
 }
 
-static double step_adam(const OptimizerHyper *h, double g, double lr, double t, double *slot)
+static double step_adam(const OptimizerHyper *h, double g, double lr, double t, double *state)
 {
     double beta1 = (double)h->beta1, beta2 = (double)h->beta2;
-    slot[0] = beta1 * slot[0] + (1 - beta1) * g;
-    slot[1] = beta2 * slot[1] + (1 - beta2) * g * g;
-    double first = slot[0] / (1 - pow(beta1, t)), second = slot[1] / (1 - pow(beta2, t));
+    state[0] = beta1 * state[0] + (1 - beta1) * g;
+    state[1] = beta2 * state[1] + (1 - beta2) * g * g;
+    double first = state[0] / (1 - pow(beta1, t)), second = state[1] / (1 - pow(beta2, t));
     return lr * first / (sqrt(second) + (double)h->epsilon);
 }
 
@@ -885,11 +885,11 @@ void reference_update(const OptimizerHyper *hyper, const OptimizerSegment *segme
     else
         g += decay * e->param;
     switch (hyper->kind) {
-    case OPTIMIZER_SGD: e->param -= step_sgd(hyper, g, lr, e->slot); break;
-    case OPTIMIZER_RMSPROP_TF: e->param -= step_rmsprop_tf(hyper, g, lr, e->slot); break;
-    case OPTIMIZER_RMSPROP: e->param -= step_rmsprop(hyper, g, lr, e->slot); break;
+    case OPTIMIZER_SGD: e->param -= step_sgd(hyper, g, lr, e->state); break;
+    case OPTIMIZER_RMSPROP_TF: e->param -= step_rmsprop_tf(hyper, g, lr, e->state); break;
+    case OPTIMIZER_RMSPROP: e->param -= step_rmsprop(hyper, g, lr, e->state); break;
     case OPTIMIZER_ADAM:
-    case OPTIMIZER_ADAMW: e->param -= step_adam(hyper, g, lr, (double)scalars->step, e->slot); break;
+    case OPTIMIZER_ADAMW: e->param -= step_adam(hyper, g, lr, (double)scalars->step, e->state); break;
     default: abort(); /* layer-wise */
     }
 }
@@ -910,9 +910,9 @@ double reference_update_layer(const OptimizerHyper *hyper, const OptimizerSegmen
         weights += e->param * e->param;
         gradients += g * g;
         if (hyper->kind == OPTIMIZER_LAMB) {
-            e->slot[0] = beta1 * e->slot[0] + (1 - beta1) * g;
-            e->slot[1] = beta2 * e->slot[1] + (1 - beta2) * g * g;
-            double first = e->slot[0] / (1 - pow(beta1, t)), second = e->slot[1] / (1 - pow(beta2, t));
+            e->state[0] = beta1 * e->state[0] + (1 - beta1) * g;
+            e->state[1] = beta2 * e->state[1] + (1 - beta2) * g * g;
+            double first = e->state[0] / (1 - pow(beta1, t)), second = e->state[1] / (1 - pow(beta2, t));
             direction[i] = first / (sqrt(second) + (double)hyper->epsilon) + decay * e->param;
         } else {
             direction[i] = g + decay * e->param;
@@ -928,7 +928,7 @@ double reference_update_layer(const OptimizerHyper *hyper, const OptimizerSegmen
         RefUpdate *e = &elements[i];
         double step = lr * ratio * direction[i];
         if (hyper->kind == OPTIMIZER_LARS && hyper->momentum != 0.0f)
-            step = e->slot[0] = (double)hyper->momentum * e->slot[0] + step;
+            step = e->state[0] = (double)hyper->momentum * e->state[0] + step;
         e->param -= step;
     }
     free(direction);

@@ -19,9 +19,9 @@ void ref_destroy(RefTensor *t);
 /* Run one op. `in` has OP_MAX_IN entries and `out` OP_MAX_OUT; outputs have their shape and memory already. */
 void reference_run(OpKind kind, const OpAttr *attr, const RefTensor *in, RefTensor *out);
 
-/* One element under one optimizer. `slot` is updated in place; returns the new parameter. */
+/* One element under one optimizer. `state` is updated in place; returns the new parameter. */
 typedef struct RefUpdate {
-    double param, grad, slot[OPTIMIZER_SLOTS];
+    double param, grad, state[OPTIMIZER_STATES];
 } RefUpdate;
 void reference_update(const OptimizerHyper *hyper, const OptimizerSegment *segment, const OptimizerScalars *scalars,
                       RefUpdate *element);

@@ -448,7 +448,7 @@ static const OptimizerHyper hypers[] = {
 
 /* Everything one training of PARAMS parameters owns. */
 typedef struct Training {
-    float *param, *grad, *slot[OPTIMIZER_SLOTS], *ema;
+    float *param, *grad, *state[OPTIMIZER_STATES], *ema;
     uint16_t *half;
     RefUpdate *reference;
     double *reference_ema;
@@ -482,21 +482,21 @@ static Training training_create(const OptimizerHyper *hyper, Dtype half)
     t.reference = calloc(PARAMS, sizeof *t.reference);
     t.reference_ema = calloc(PARAMS, sizeof *t.reference_ema);
     assert_true(t.half && t.reference && t.reference_ema);
-    for (int k = 0; k < OPTIMIZER_SLOTS; k++)
-        if (k < optimizer_slot_count(hyper)) t.slot[k] = floats_create();
+    for (int k = 0; k < OPTIMIZER_STATES; k++)
+        if (k < optimizer_state_count(hyper)) t.state[k] = floats_create();
     for (uint32_t i = 0; i < PARAMS; i++) {
         t.param[i] = t.ema[i] = draw(i, 0);
         t.reference[i].param = t.reference_ema[i] = (double)t.param[i];
-        for (int k = 0; k < OPTIMIZER_SLOTS; k++) {
-            t.reference[i].slot[k] = (double)optimizer_slot_start(hyper, k);
-            if (t.slot[k]) t.slot[k][i] = optimizer_slot_start(hyper, k);
+        for (int k = 0; k < OPTIMIZER_STATES; k++) {
+            t.reference[i].state[k] = (double)optimizer_state_start(hyper, k);
+            if (t.state[k]) t.state[k][i] = optimizer_state_start(hyper, k);
         }
     }
     if (optimizer_is_layerwise(hyper->kind)) t.trust = calloc(PARAMS, sizeof *t.trust);
     t.update = (OptimizerUpdate){.hyper = *hyper,
                                  .param = t.param,
                                  .grad = t.grad,
-                                 .slot = {t.slot[0], t.slot[1]},
+                                 .state = {t.state[0], t.state[1]},
                                  .ema = t.ema,
                                  .half = t.half,
                                  .half_dtype = half,
@@ -508,7 +508,7 @@ static Training training_create(const OptimizerHyper *hyper, Dtype half)
 
 static void training_destroy(Training *t)
 {
-    free(t->param), free(t->grad), free(t->slot[0]), free(t->slot[1]), free(t->ema), free(t->half);
+    free(t->param), free(t->grad), free(t->state[0]), free(t->state[1]), free(t->ema), free(t->half);
     free(t->reference), free(t->reference_ema), free(t->trust);
 }
 
@@ -560,8 +560,8 @@ TEST(test_optimizers_follow_the_reference)
         check_training(&t, what);
         for (size_t i = segments[FROZEN].first; i < segments[FROZEN].first + segments[FROZEN].count; i++) {
             assert_true(t.param[i] == draw((uint32_t)i, 0) && t.ema[i] == t.param[i]);
-            for (int s = 0; s < optimizer_slot_count(&hypers[k]); s++)
-                assert_true(t.slot[s][i] == optimizer_slot_start(&hypers[k], s));
+            for (int s = 0; s < optimizer_state_count(&hypers[k]); s++)
+                assert_true(t.state[s][i] == optimizer_state_start(&hypers[k], s));
         }
         training_destroy(&t);
     }
@@ -590,7 +590,7 @@ TEST(test_a_refused_step_changes_nothing)
     for (int i = 0; i < PARAMS; i++) t.grad[i] = NAN;
     assert_int_equal(devices[2].backend->optimizer_apply(&devices[2], &t.update), OK);
     for (uint32_t i = 0; i < PARAMS; i++)
-        assert_true(t.param[i] == draw(i, 0) && t.ema[i] == draw(i, 0) && t.slot[0][i] == 0 && t.half[i] == 0);
+        assert_true(t.param[i] == draw(i, 0) && t.ema[i] == draw(i, 0) && t.state[0][i] == 0 && t.half[i] == 0);
     training_destroy(&t);
 }
 

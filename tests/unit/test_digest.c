@@ -109,7 +109,8 @@ TEST(test_sees_every_element)
     const Layout *layout = p.replica->layout;
     p.scratch = calloc(layout->param_elements, sizeof *p.scratch);
     assert_non_null(p.scratch);
-    float *memory[] = {p.replica->arena[ARENA_PARAM], p.replica->slot[0], p.replica->slot[1], p.replica->ema};
+    float *memory[] = {p.replica->arena[ARENA_PARAM], p.replica->optimizer_state[0], p.replica->optimizer_state[1],
+                       p.replica->ema};
     static const char *const names[] = {"the weights", "the first slot", "the second slot", "the average"};
     for (int k = 0; k < 4; k++) {
         assert_non_null(memory[k]);

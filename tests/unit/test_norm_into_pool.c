@@ -1,5 +1,5 @@
 /* Batch norms in max pools: what the pass writes, what it leaves unchanged, and that no number changes, in the
- * double-precision interpreter and as a plan on the CPU backend, whose kernels of joined ops compute the same as a
+ * double-precision interpreter and as a plan on the CPU backend, whose kernels of fused ops compute the same as a
  * GPU's. */
 #include "inception/models/models.h"
 #include "tests/support/graph_text.h"
@@ -7,7 +7,7 @@
 #include "tests/support/unit.h"
 #include "towers/graph/program.h"
 
-/* ---- a device that knows times: 10 of all ops but the joined ones */
+/* ---- a device that knows times: 10 of all ops but the fused ones */
 
 static double forward_time, gradient_time;
 
@@ -87,7 +87,7 @@ TEST(norm_moves_into_its_pool)
     graph_destroy(net.g);
 }
 
-/* Forward, the batch norm stays for its statistics. Where a time is not known, the joined op is taken. */
+/* Forward, the batch norm stays for its statistics. Where a time is not known, the fused op is taken. */
 TEST(slower_pools_are_not_taken)
 {
     static const struct {
@@ -178,13 +178,13 @@ static Value value_of(const Graph *g, Role role, const char *name)
 }
 
 /* Every gradient and every batch statistic. */
-static int compare(const Net *plain, Interpreter *a, const Net *joined, Interpreter *b)
+static int compare(const Net *plain, Interpreter *a, const Net *fused, Interpreter *b)
 {
     int compared = 0;
     for (int32_t id = 1; id <= graph_value_count(plain->g); id++) {
         const ValueInfo *info = graph_value(plain->g, (Value){id});
         if (info->role != ROLE_GRAD && info->role != ROLE_STAT) continue;
-        Value other = value_of(joined->g, info->role, graph_value(plain->g, info->of)->name);
+        Value other = value_of(fused->g, info->role, graph_value(plain->g, info->of)->name);
         const double *x = interpreter_data(a, (Value){id}), *y = interpreter_data(b, other);
         int64_t count = shape_count(info->shape);
         double size = 0, error = 0;
@@ -202,15 +202,15 @@ static int compare(const Net *plain, Interpreter *a, const Net *joined, Interpre
 TEST(numbers_stay)
 {
     for (int recompute = 0; recompute < 2; recompute++) {
-        Net plain = net_make(recompute, false), joined = net_make(recompute, true);
-        assert_int_equal(joined.pools.inputs, 1);
-        assert_int_equal(joined.pools.gradients, 1);
-        Interpreter a = net_run(&plain), b = net_run(&joined);
-        assert_int_equal(compare(&plain, &a, &joined, &b), 2 * 12 + 9 + 2 * 12 + 2);
+        Net plain = net_make(recompute, false), fused = net_make(recompute, true);
+        assert_int_equal(fused.pools.inputs, 1);
+        assert_int_equal(fused.pools.gradients, 1);
+        Interpreter a = net_run(&plain), b = net_run(&fused);
+        assert_int_equal(compare(&plain, &a, &fused, &b), 2 * 12 + 9 + 2 * 12 + 2);
         interpreter_destroy(&a);
         interpreter_destroy(&b);
         graph_destroy(plain.g);
-        graph_destroy(joined.g);
+        graph_destroy(fused.g);
     }
 }
 
@@ -333,15 +333,15 @@ static void trained_free(Trained *t)
 
 TEST(plans_agree)
 {
-    Trained plain = train("resnet18", 3, false), joined = train("resnet18", 3, true);
+    Trained plain = train("resnet18", 3, false), fused = train("resnet18", 3, true);
     assert_int_equal(plain.pools.inputs + plain.pools.gradients, 0);
-    assert_int_equal(joined.pools.inputs, 1);
-    assert_int_equal(joined.pools.gradients, 1);
+    assert_int_equal(fused.pools.inputs, 1);
+    assert_int_equal(fused.pools.gradients, 1);
     assert_int_equal(plain.unmade, 0);
-    assert_int_equal(joined.unmade, 1);
-    assert_true(plain.loss == joined.loss);
-    assert_memory_equal(plain.stats, joined.stats, plain.stat_count * sizeof(float));
-    assert_memory_equal(plain.grads, joined.grads, plain.grad_count * sizeof(float));
+    assert_int_equal(fused.unmade, 1);
+    assert_true(plain.loss == fused.loss);
+    assert_memory_equal(plain.stats, fused.stats, plain.stat_count * sizeof(float));
+    assert_memory_equal(plain.grads, fused.grads, plain.grad_count * sizeof(float));
     trained_free(&plain);
-    trained_free(&joined);
+    trained_free(&fused);
 }

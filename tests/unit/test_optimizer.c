@@ -41,9 +41,9 @@ TEST(test_closed_gate)
     on_each_backend(check_gate);
 }
 
-TEST(test_slot_counts)
+TEST(test_state_counts)
 {
-    check_slot_counts();
+    check_state_counts();
 }
 
 TEST(test_square_sum)

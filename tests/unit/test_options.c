@@ -121,7 +121,7 @@ static const char *const refusals[][2] = {
     {"train m --no-auxx", "did you mean --no-aux?"},
     {"train m --frobnicate", "--frobnicate is not an option of 'towers train'"},
     {"train m --no-lr", "--no-lr is not an option"},
-    {"train m --fuse auto", "--fuse is not an option of 'towers train': convolutions are not joined"},
+    {"train m --fuse auto", "--fuse is not an option of 'towers train': convolutions are not fused"},
     {"train m --batches 3", "the commands that have it: bench"},
     {"train m --version", "--version cannot follow a command; use: towers --version"},
     {"train m --batch-size", "needs a value"},

@@ -33,7 +33,7 @@ typedef struct LayoutEntry {
 /* The parameters that a phase trains, in the order in which its backward pass completes their gradients. */
 typedef struct LayoutPhase {
     int first_param, param_count;
-    size_t first, elements; /* of PARAM, GRAD and the slots */
+    size_t first, elements; /* of PARAM, GRAD and the optimizer states */
 } LayoutPhase;
 enum { LAYOUT_PHASES = 4 };
 

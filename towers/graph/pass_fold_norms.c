@@ -3,7 +3,7 @@
  * In an evaluation a batch norm is s x + t for each channel, with s = gamma / sqrt(var + eps) and t = beta - s mean. A
  * convolution with weights s w and bias t computes the same, and then the ReLU of the batch norm. NORM_FOLD makes s w and
  * t, which stay the same until the weights change. Only plain convolutions (no bias, no ReLU) are changed, whose result
- * the batch norm alone reads: what is between the two (a pooling, the slices of joined siblings) keeps them apart. */
+ * the batch norm alone reads: what is between the two (a pooling, the slices of fused siblings) keeps them apart. */
 #include "towers/graph/list.h"
 
 static bool is_leaf(const Graph *g, Value v)

@@ -4,7 +4,7 @@
  * Forward: BATCHNORM with ReLU, whose result a MAX_POOL alone reads, keeps making the statistics, and the pool becomes
  * MAX_POOL_NORM, which reads what the batch norm has read. Backward: MAX_POOL_DX whose result a BATCHNORM_DX alone
  * reads leaves the list, and that becomes MAX_POOL_NORM_DX. The two are independent of each other. On a GPU the
- * joined gradient adds up its sums in another order. Joined ops must be as fast as those that they replace, as far as the device knows their times. */
+ * fused gradient adds up its sums in another order. Fused ops must be as fast as those that they replace, as far as the device knows their times. */
 #include "kernels/backend.h"
 #include "towers/graph/list.h"
 
@@ -25,13 +25,13 @@ static bool time_add(const NormPoolPass *pass, const Op *op, bool result, double
     return time >= 0;
 }
 
-/* Whether the joined op, which replaces `last` and what it reads from `first`, is as fast. The first op stays for its
+/* Whether the fused op, which replaces `last` and what it reads from `first`, is as fast. The first op stays for its
  * other results if it has any. */
-static bool joined_is_better(const NormPoolPass *pass, const Op *first, bool stays, const Op *last, const Op *joined)
+static bool fused_is_better(const NormPoolPass *pass, const Op *first, bool stays, const Op *last, const Op *fused)
 {
     double apart = 0, together = 0;
     bool known = time_add(pass, first, true, &apart) && time_add(pass, last, true, &apart) &&
-                 time_add(pass, joined, true, &together) && (!stays || time_add(pass, first, false, &together));
+                 time_add(pass, fused, true, &together) && (!stays || time_add(pass, first, false, &together));
     return !known || together <= apart;
 }
 
@@ -47,17 +47,17 @@ static bool join_forward(const NormPoolPass *pass, Op *pool)
 {
     const Op *norm = source_of(pass, pool);
     if (!norm || norm->kind != OP_BATCHNORM || !norm->attr.norm.relu) return false;
-    Op joined = *pool;
-    joined.kind = OP_MAX_POOL_NORM;
-    joined.attr.pool.epsilon = norm->attr.norm.epsilon;
-    joined.in[0] = norm->in[0];
-    joined.in[1] = norm->in[1];
-    joined.in[2] = norm->out[1];
-    joined.in[3] = norm->out[2];
-    joined.in_count = 4;
-    if (norm->in_count > 2) joined.in[joined.in_count++] = norm->in[2];
-    if (!joined_is_better(pass, norm, true, pool, &joined)) return false;
-    *pool = joined;
+    Op fused = *pool;
+    fused.kind = OP_MAX_POOL_NORM;
+    fused.attr.pool.epsilon = norm->attr.norm.epsilon;
+    fused.in[0] = norm->in[0];
+    fused.in[1] = norm->in[1];
+    fused.in[2] = norm->out[1];
+    fused.in[3] = norm->out[2];
+    fused.in_count = 4;
+    if (norm->in_count > 2) fused.in[fused.in_count++] = norm->in[2];
+    if (!fused_is_better(pass, norm, true, pool, &fused)) return false;
+    *pool = fused;
     return true;
 }
 
@@ -65,17 +65,17 @@ static bool join_backward(const NormPoolPass *pass, Op *norm_dx)
 {
     const Op *pool_dx = source_of(pass, norm_dx);
     if (!pool_dx || pool_dx->kind != OP_MAX_POOL_DX || pool_dx->in_count > 2 || !norm_dx->attr.norm.relu) return false;
-    Op joined = *norm_dx;
-    joined.kind = OP_MAX_POOL_NORM_DX;
-    joined.attr = pool_dx->attr;
-    joined.attr.pool.epsilon = norm_dx->attr.norm.epsilon;
-    joined.in[0] = pool_dx->in[0];
-    joined.in[1] = pool_dx->in[1];
-    for (int k = 1; k < norm_dx->in_count; k++) joined.in[k + 1] = norm_dx->in[k];
-    joined.in_count = norm_dx->in_count + 1;
-    if (!joined_is_better(pass, pool_dx, false, norm_dx, &joined)) return false;
+    Op fused = *norm_dx;
+    fused.kind = OP_MAX_POOL_NORM_DX;
+    fused.attr = pool_dx->attr;
+    fused.attr.pool.epsilon = norm_dx->attr.norm.epsilon;
+    fused.in[0] = pool_dx->in[0];
+    fused.in[1] = pool_dx->in[1];
+    for (int k = 1; k < norm_dx->in_count; k++) fused.in[k + 1] = norm_dx->in[k];
+    fused.in_count = norm_dx->in_count + 1;
+    if (!fused_is_better(pass, pool_dx, false, norm_dx, &fused)) return false;
     pass->gone[pool_dx - pass->g->ops] = true;
-    *norm_dx = joined;
+    *norm_dx = fused;
     return true;
 }
 

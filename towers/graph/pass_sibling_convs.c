@@ -2,8 +2,8 @@
  *
  * A 1x1 convolution is a matrix product. The 2 to 4 that open the branches of an Inception block are narrow (16 to 192
  * channels): together they read their input once and make full use of the machine. The slices cost nothing
- * if the planner lets their readers read in place. Only plain convolutions (no bias, no ReLU) are joined,
- * whose weights nobody else reads; frozen ones are joined with frozen ones only, as a PACK has one gradient. */
+ * if the planner lets their readers read in place. Only plain convolutions (no bias, no ReLU) are fused,
+ * whose weights nobody else reads; frozen ones are fused with frozen ones only, as a PACK has one gradient. */
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
 
@@ -42,7 +42,7 @@ static Group find_group(const Graph *g, int leader, const int *readers, bool *ta
     return group;
 }
 
-/* The joined convolution, and slices in place of the results of its members, with their names. */
+/* The fused convolution, and slices in place of the results of its members, with their names. */
 static int write_group(Graph *g, const Group *group, Op *ops)
 {
     Op conv = g->ops[group->members[0]];
@@ -70,7 +70,7 @@ static int write_group(Graph *g, const Group *group, Op *ops)
     return 1 + group->count;
 }
 
-static int write_list(Graph *g, const int *readers, bool *taken, Op *ops, int *joined)
+static int write_list(Graph *g, const int *readers, bool *taken, Op *ops, int *fused)
 {
     int made = 0;
     for (int index = 0; index < g->op_count && !graph_failed(g); index++) {
@@ -79,7 +79,7 @@ static int write_list(Graph *g, const int *readers, bool *taken, Op *ops, int *j
             made += write_group(g, &group, &ops[made]);
         else if (!taken[index])
             ops[made++] = g->ops[index];
-        *joined += group.count > 0;
+        *fused += group.count > 0;
     }
     return made;
 }

@@ -223,7 +223,7 @@ out:
     return st;
 }
 
-/* The graph as it runs. In an evaluation siblings are not joined: each convolution writes its own part of a concat, and has
+/* The graph as it runs. In an evaluation siblings are not fused: each convolution writes its own part of a concat, and has
  * its own ReLU. With 16-bit activations batch norms stay, as weights would be rounded after they are scaled. */
 static Status running_graph(const ProgramConfig *config, int32_t n, Program *program)
 {

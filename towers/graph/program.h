@@ -55,7 +55,7 @@ typedef struct Program {
     int fold_end;    /* ops [0, fold_end) make the weights that include batch norms; 0 in training */
     int forward_end; /* ops [0, forward_end) are the forward pass */
     int recomputed;  /* ops that run again in the backward pass */
-    NormPools pools; /* set by program_create: joined ops */
+    NormPools pools; /* set by program_create: fused ops */
 } Program;
 
 /* The phases of a model's training: its own, or those of a classifier, which has one, "train". */
@@ -65,7 +65,7 @@ const Phase *program_phase(const Model *model, int phase);
 /* A configuration of training, whose side and canvas are those of its images (train_side). */
 ProgramConfig program_training(const ProgramConfig *config);
 
-/* The graph alone, before ops are joined for a device: for `info`, for the layout, and for tests. */
+/* The graph alone, before ops are fused for a device: for `info`, for the layout, and for tests. */
 NODISCARD Status program_graph(const ProgramConfig *config, int32_t n, Program *program);
 /* The layout of all phases in training, made from their graphs of this batch size; `phase` and `training` are ignored. */
 NODISCARD Status program_layout(const ProgramConfig *config, int32_t n, Layout **layout);

@@ -1,4 +1,4 @@
-/* Rules of pooling. AVG_POOL is linear, so it and AVG_POOL_DX are each other's gradient; MAX_POOL_DX has none. Forms joined with a
+/* Rules of pooling. AVG_POOL is linear, so it and AVG_POOL_DX are each other's gradient; MAX_POOL_DX has none. Forms fused with a
  * batch norm enter the list after the gradients.
  *
  * If only this pooling reads a ReLU, the ReLU's mask moves into MAX_POOL_DX: an element that is a maximum is positive

@@ -17,19 +17,19 @@ enum {
 
 /* ---- memory for one batch size */
 
-/* Memory outside the plans' arenas: slots, averages, the 16-bit copy, statistics, the all-reduce, and on a CPU the
+/* Memory outside the plans' arenas: optimizer states, averages, the 16-bit copy, statistics, the all-reduce, and on a CPU the
  * host's copy and queued images. */
 size_t replica_rest_bytes(const ReplicaConfig *c, const Layout *layout, int32_t n)
 {
     size_t params = layout->param_elements * sizeof(float), trained = layout->trained_elements * sizeof(float),
            states = layout->state_elements * sizeof(float), local = (size_t)c->local,
-           slots = (size_t)optimizer_slot_count(&c->optimizer);
+           of_optimizer = (size_t)optimizer_state_count(&c->optimizer);
     bool cpu = c->backend->on_host;
     size_t image = (size_t)c->program.canvas * (size_t)c->program.canvas * (size_t)c->program.data_channels;
     size_t queued = cpu ? (QUEUED_PER_TOWER * local + 2) * (size_t)n * image : 0;
     size_t sum = (cpu ? params : FEW_BYTES) + replica_sum_bytes(c, layout) + replica_upload_bytes(c, n) +
                  comm_library_bytes(c->backend, &c->sum, c->device.deterministic);
-    return params * (c->ema ? 1 : 0) + trained * (slots + (c->accumulate ? local : 0)) + sum +
+    return params * (c->ema ? 1 : 0) + trained * (of_optimizer + (c->accumulate ? local : 0)) + sum +
            replica_half_bytes(c, layout) +
            states * (3 * local + (c->ema ? local : 0) + (c->accumulate ? local : 0) + 2) + queued;
 }

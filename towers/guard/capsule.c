@@ -122,7 +122,7 @@ static void network_read(Fields *f, Capsule *c)
     program->multi_label = newer_boolean(f, "several");
     c->positive_weights = newer_boolean(f, "positive_weights");
     if (program->loss == LOSS_BCE) field(f, "targets", program->targets);
-    json_t *fuse = json_object_get(f->object, "fuse"); /* in older capsules: 0 and 3 joined pools, too */
+    json_t *fuse = json_object_get(f->object, "fuse"); /* in older capsules: 0 and 3 fused pools, too */
     program->norm_into_pool = fuse ? json_integer_value(fuse) % 3 == 0 : newer_boolean(f, "norm_into_pool");
     program->training = true;
     program->compute = DTYPE_COUNT;

@@ -6,7 +6,7 @@
  *                                              have one more, the partner of the first; targets: of each sample;
  *                                              weight: their sum, with --class-weights
  *                         /model.safetensors   the weights before the step and this tower's batch-norm statistics
- *                         /train.safetensors   optimizer slots and the average of the weights (if there are any)
+ *                         /train.safetensors   optimizer states and the average of the weights (if there are any)
  *                         /state.json          the network, seed and counters, the finding, the last losses of all
  *                                              towers, the source of each sample, and the injected fault of a test;
  *                                              weights_after_step: the step after which the weights were saved, later

@@ -151,12 +151,13 @@ static Status batch_write(const char *directory, const ProgramConfig *network, c
 
 static Status weights_pack_all(TowerProcess *p, int local, WeightList *model, WeightList *train)
 {
-    static const char *const prefixes[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
+    static const char *const prefixes[OPTIMIZER_STATES] = {"slot0.", "slot1."};
     Replica *r = p->replica;
     TRY(snapshot_pack(p, "", r->arena[ARENA_PARAM], SNAPSHOT_PARAMS, -1, model));
     if (r->layout->state_elements) TRY(snapshot_pack(p, "", r->state[local], SNAPSHOT_STATES, p->run.updates, model));
-    for (int s = 0; s < OPTIMIZER_SLOTS; s++)
-        if (r->slot[s]) TRY(snapshot_pack(p, prefixes[s], r->slot[s], SNAPSHOT_TRAINED, -1, train));
+    for (int s = 0; s < OPTIMIZER_STATES; s++)
+        if (r->optimizer_state[s])
+            TRY(snapshot_pack(p, prefixes[s], r->optimizer_state[s], SNAPSHOT_TRAINED, -1, train));
     if (r->ema) TRY(snapshot_pack(p, "average.", r->ema, SNAPSHOT_PARAMS, -1, train));
     return OK;
 }

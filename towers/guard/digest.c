@@ -1,5 +1,5 @@
 /* Compares all replicas. Every tower applies the same update to the same values, so after every step weights,
- * optimizer slots and weight averages must be equal bit for bit; a difference means that memory was damaged.
+ * optimizer states and weight averages must be equal bit for bit; a difference means that memory was damaged.
  *
  * Each process hashes its replica (XXH3, 64 bits; where the device can, by Backend.hash, without copying it), and all gather
  * the digests. Only if they differ are the tensors
@@ -10,7 +10,7 @@
 
 #include <xxhash.h>
 
-enum { PARTS_MAX = 2 + OPTIMIZER_SLOTS, NAMES_BYTES = 256 };
+enum { PARTS_MAX = 2 + OPTIMIZER_STATES, NAMES_BYTES = 256 };
 
 /* An arena in the layout of the parameters that must be equal on all replicas. */
 typedef struct DigestPart {
@@ -22,11 +22,11 @@ typedef struct DigestPart {
 static int parts_list(const Replica *r, DigestPart parts[PARTS_MAX])
 {
     int all = r->layout->param_count, trained = r->layout->trained_count;
-    static const char *const slot_names[OPTIMIZER_SLOTS] = {"first optimizer slot", "second optimizer slot"};
+    static const char *const state_names[OPTIMIZER_STATES] = {"first optimizer slot", "second optimizer slot"};
     int count = 0;
     parts[count++] = (DigestPart){"weights", r->arena[ARENA_PARAM], all};
-    for (int s = 0; s < OPTIMIZER_SLOTS; s++)
-        if (r->slot[s]) parts[count++] = (DigestPart){slot_names[s], r->slot[s], trained};
+    for (int s = 0; s < OPTIMIZER_STATES; s++)
+        if (r->optimizer_state[s]) parts[count++] = (DigestPart){state_names[s], r->optimizer_state[s], trained};
     if (r->ema) parts[count++] = (DigestPart){"average of the weights", r->ema, all};
     return count;
 }

@@ -9,5 +9,5 @@ bool digest_is_due(const TowerProcess *p, bool now);
  * step may be in flight. Collective. */
 enum { DRIFT_TEXT = LEDGER_MESSAGE / 2 };
 NODISCARD Status digest_compare(TowerProcess *p, char drift[DRIFT_TEXT]);
-/* The digest of this process's weights, optimizer slots and weight average. Uses p->replica and p->scratch only. */
+/* The digest of this process's weights, optimizer states and weight average. Uses p->replica and p->scratch only. */
 NODISCARD Status digest_replica(TowerProcess *p, uint64_t *digest);

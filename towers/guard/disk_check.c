@@ -16,9 +16,9 @@ Status disk_check_bytes(const TrainJob *job, uint64_t *bytes)
     }
     for (int i = 0; i < layout->state_count; i++) states += layout->states[i].count;
     layout_destroy(layout);
-    uint64_t slots = (uint64_t)optimizer_infos[job->optimizer.kind].slots;
-    *bytes =
-        sizeof(float) * (weights * (averaged ? 2 : 1) + slots * trained + states * (1 + towers * (averaged ? 2 : 1)));
+    uint64_t of_optimizer = (uint64_t)optimizer_infos[job->optimizer.kind].states;
+    *bytes = sizeof(float) *
+             (weights * (averaged ? 2 : 1) + of_optimizer * trained + states * (1 + towers * (averaged ? 2 : 1)));
     return OK;
 }
 

@@ -1,6 +1,6 @@
 /* Whether the disk has room for a checkpoint, before the first step: who learns it after an epoch has lost the epoch.
  *
- * Only what is certain to be written is counted: weights, optimizer slots, averages and the statistics of each tower. */
+ * Only what is certain to be written is counted: weights, optimizer states, averages and the statistics of each tower. */
 #pragma once
 
 #include "towers/replica/job.h"

@@ -141,7 +141,7 @@ static void capsule_make(TowerProcess *p, const Refusal *refusal, const Rerun *r
                    st == OK ? "this run has the maximum number of capsules already" : status_message());
 }
 
-/* Bad weights explain everything. Statistics and slots do not: the step does not read them. */
+/* Bad weights explain everything. Statistics and optimizer states do not: the step does not read them. */
 static void rerun_report(TowerProcess *p, const Refusal *refusal, int tower, const Finding *state, Status traced,
                          const Rerun *rerun)
 {

@@ -2,7 +2,7 @@
  * no time and no memory here.
  *
  * The process of the failing tower checks its weights, runs the tower's batch again op by op (trace.h), checks
- * statistics and optimizer slots, and writes a capsule (capsule.h). The other processes wait; all of them report the
+ * statistics and optimizer states, and writes a capsule (capsule.h). The other processes wait; all of them report the
  * same result. */
 #pragma once
 
@@ -20,6 +20,6 @@ typedef struct Refusal {
 /* Writes the result to p->ledger->search, including errors during the search. Collective. */
 NODISCARD Status forensics_search(TowerProcess *p, const Refusal *refusal);
 
-/* Check that weights, their average, optimizer slots and all towers' statistics are finite. Collective; *finite is
+/* Check that weights, their average, optimizer states and all towers' statistics are finite. Collective; *finite is
  * equal on all ranks. If false, p->ledger->search names the first value. */
 NODISCARD Status forensics_state(TowerProcess *p, bool *finite);

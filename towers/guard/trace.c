@@ -93,9 +93,9 @@ out:
 static Status params_scan(Replica *r, const float *arena, FindingPlace place, const char *label, Finding *found)
 {
     const Layout *l = r->layout;
-    bool slot = place == FOUND_SLOT; /* which frozen parameters do not have */
-    return arena_scan(r, arena, l->params, slot ? l->trained_count : l->param_count,
-                      slot ? l->trained_elements : l->param_elements, place, label, found);
+    bool only_trained = place == FOUND_OPTIMIZER_STATE; /* which frozen parameters do not have */
+    return arena_scan(r, arena, l->params, only_trained ? l->trained_count : l->param_count,
+                      only_trained ? l->trained_elements : l->param_elements, place, label, found);
 }
 
 static Status states_scan(Replica *r, float *const *arenas, int local, int first_tower, const char *label,
@@ -112,13 +112,14 @@ static Status states_scan(Replica *r, float *const *arenas, int local, int first
 
 Status trace_state(Replica *r, int first_tower, int local, Finding *found)
 {
-    static const char *const labels[OPTIMIZER_SLOTS] = {"optimizer slot 0", "optimizer slot 1"};
+    static const char *const labels[OPTIMIZER_STATES] = {"optimizer slot 0", "optimizer slot 1"};
     *found = (Finding){.tower = -1, .op = -1};
     TRY(params_scan(r, r->arena[ARENA_PARAM], FOUND_WEIGHT, "", found));
     TRY(params_scan(r, r->ema, FOUND_AVERAGE, "average", found));
     TRY(states_scan(r, r->state, local, first_tower, "", found));
     TRY(states_scan(r, r->config.ema ? r->ema_state : NULL, local, first_tower, "average", found));
-    for (int s = 0; s < OPTIMIZER_SLOTS; s++) TRY(params_scan(r, r->slot[s], FOUND_SLOT, labels[s], found));
+    for (int s = 0; s < OPTIMIZER_STATES; s++)
+        TRY(params_scan(r, r->optimizer_state[s], FOUND_OPTIMIZER_STATE, labels[s], found));
     return OK;
 }
 

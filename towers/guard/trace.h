@@ -41,7 +41,7 @@ typedef struct TraceJob {
 NODISCARD Status trace_run(const TraceJob *job, Finding *found);
 
 /* The first value that is not finite among weights, their average, the statistics of local tower `local` (-1: of all)
- * and optimizer slots. `first_tower`: the number of local tower 0 in the run. */
+ * and optimizer states. `first_tower`: the number of local tower 0 in the run. */
 NODISCARD Status trace_state(Replica *replica, int first_tower, int local, Finding *found);
 /* The gradients of a phase, parameter by parameter. */
 NODISCARD Status trace_gradients(Replica *replica, int phase, FindingPlace place, Finding *found);

@@ -38,7 +38,7 @@ void captured_graphs_destroy(CapturedGraphs *s)
 
 static bool is_same(const CaptureKey *a, const CaptureKey *b)
 {
-    return a->of == b->of && a->kind == b->kind && a->slot == b->slot && a->first == b->first && a->end == b->end &&
+    return a->of == b->of && a->kind == b->kind && a->index == b->index && a->first == b->first && a->end == b->end &&
            a->count == b->count && a->phase == b->phase;
 }
 

@@ -14,8 +14,8 @@ enum { CAPTURE_WARM = 3 /* runs before the capture */ };
 typedef struct CapturedGraphs CapturedGraphs;
 
 typedef struct CaptureKey {
-    const void *of;             /* identifies the owner of the launches, e.g. a plan; compared, not read */
-    int kind, slot, first, end; /* kind, and what slot counts: chosen by the caller */
+    const void *of;              /* identifies the owner of the launches, e.g. a plan; compared, not read */
+    int kind, index, first, end; /* kind, and what index counts: chosen by the caller */
     int phase;
     int count; /* number of counted samples, an argument of launches */
 } CaptureKey;

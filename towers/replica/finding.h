@@ -6,15 +6,15 @@
 
 typedef enum FindingPlace {
     FOUND_NOTHING = 0,
-    FOUND_WEIGHT,    /* a weight, before the step */
-    FOUND_AVERAGE,   /* the average of the weights (--ema-decay) */
-    FOUND_STATISTIC, /* a running average of batch norm */
-    FOUND_SLOT,      /* an optimizer slot */
-    FOUND_FORWARD,   /* the output of an op */
-    FOUND_LOSS,      /* the same, from the first loss on */
-    FOUND_BACKWARD,  /* the same, of a gradient's op */
-    FOUND_GRADIENT,  /* the gradient of a parameter, although every op's output was finite */
-    FOUND_SUM,       /* the sum of the gradients of all towers */
+    FOUND_WEIGHT,          /* a weight, before the step */
+    FOUND_AVERAGE,         /* the average of the weights (--ema-decay) */
+    FOUND_STATISTIC,       /* a running average of batch norm */
+    FOUND_OPTIMIZER_STATE, /* an optimizer state */
+    FOUND_FORWARD,         /* the output of an op */
+    FOUND_LOSS,            /* the same, from the first loss on */
+    FOUND_BACKWARD,        /* the same, of a gradient's op */
+    FOUND_GRADIENT,        /* the gradient of a parameter, although every op's output was finite */
+    FOUND_SUM,             /* the sum of the gradients of all towers */
     FOUND_PLACES
 } FindingPlace;
 

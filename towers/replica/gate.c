@@ -208,15 +208,15 @@ Status gate_arrived(Gate *g, int64_t number, bool *arrived)
 
 static TowerResult tower_read(const float *extras)
 {
-    TowerResult t = {.grad_norm = extra_joined(extras + GATE_EXTRA_NORM),
+    TowerResult t = {.grad_norm = extra_sum(extras + GATE_EXTRA_NORM),
                      .grad_finite = extras[GATE_EXTRA_GRAD_BAD] == 0};
-    t.loss.sum = extra_joined(extras + GATE_EXTRA_LOSS);
+    t.loss.sum = extra_sum(extras + GATE_EXTRA_LOSS);
     t.loss.count = (int64_t)extras[GATE_EXTRA_COUNT];
-    t.loss.weight = extra_joined(extras + GATE_EXTRA_WEIGHT);
+    t.loss.weight = extra_sum(extras + GATE_EXTRA_WEIGHT);
     t.loss_finite = isfinite(t.loss.sum);
     t.loss.finite = t.loss_finite && t.grad_finite;
     for (int k = 0; k < 2; k++) t.correct[k] = (int64_t)extras[GATE_EXTRA_TOP1 + k];
-    for (int k = 0; k < PHASE_TERMS; k++) t.term[k] = extra_joined(extras + GATE_EXTRA_TERM + 3 * k);
+    for (int k = 0; k < PHASE_TERMS; k++) t.term[k] = extra_sum(extras + GATE_EXTRA_TERM + 3 * k);
     return t;
 }
 

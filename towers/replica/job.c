@@ -118,7 +118,7 @@ static int32_t stage_side(const TrainJob *job, int64_t epoch)
 /* The patterns of the parameters that are frozen at first, and in this epoch. */
 static const char *freeze_first(const TrainJob *job)
 {
-    return job->joined ? job->joined : job->program.freeze;
+    return job->unfrozen ? job->unfrozen : job->program.freeze;
 }
 
 static const char *freeze_in(const TrainJob *job, int64_t epoch)
@@ -132,7 +132,7 @@ void job_stage(TrainJob *job, int64_t step)
     const char *first = freeze_first(job), *now = freeze_in(job, epoch);
     job->program.train_side = stage_side(job, epoch);
     job->program.freeze = now;
-    job->joined = now ? NULL : first;
+    job->unfrozen = now ? NULL : first;
 }
 
 bool job_stage_is(const TrainJob *job, int64_t step)

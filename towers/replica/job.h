@@ -100,7 +100,7 @@ typedef struct TrainJob {
     SideStage sides[SIDE_STAGES]; /* [side_count] of rising sides, the last that of the network, and epochs from 0 */
     int side_count;
     int64_t unfreeze_epoch;    /* from 1: at its start the parameters of program.freeze join; 0: never */
-    const char *joined;        /* borrowed: after that, program.freeze, which then is NULL */
+    const char *unfrozen;      /* borrowed: after that, program.freeze, which then is NULL */
     int accumulate;            /* global batches per step; the last step of an epoch may have fewer */
     int repeats[PHASES_MAX];   /* updates of each phase in a cycle; 0: the phase's own number */
     bool same_batch;           /* all updates of a phase in a cycle take the same batch; else each takes the next */
@@ -183,7 +183,7 @@ int64_t job_batches_per_epoch(const TrainJob *job); /* of the data */
 int64_t job_steps_per_epoch(const TrainJob *job);
 /* The step after which frozen parameters join (--unfreeze-epoch). */
 int64_t job_unfreeze_step(const TrainJob *job);
-/* Bring what differs between the stages of a run, train_side, program.freeze and joined, to those of a step. A stage begins
+/* Bring what differs between the stages of a run, train_side, program.freeze and unfrozen, to those of a step. A stage begins
  * on new processes (restart.h). */
 void job_stage(TrainJob *job, int64_t step);
 /* Is the job at the stage of this step? */

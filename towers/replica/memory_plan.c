@@ -9,7 +9,7 @@ const char *memory_class_name(MemoryClass kind)
         [MEMORY_GRADIENTS] = "gradients",
         [MEMORY_SUM] = "sum over towers",
         [MEMORY_NCCL] = "NCCL's buffers, estimated",
-        [MEMORY_SLOTS] = "optimizer slots",
+        [MEMORY_OPTIMIZER_STATE] = "optimizer slots",
         [MEMORY_AVERAGE] = "weight average",
         [MEMORY_STATISTICS] = "batch-norm statistics",
         [MEMORY_UPLOADS] = "uploads",
@@ -43,9 +43,9 @@ void memory_plan_start(MemoryPlan *plan, const ReplicaConfig *config, const Layo
     plan->bytes[MEMORY_SUM] = replica_sum_bytes(config, layout);
     plan->bytes[MEMORY_NCCL] = comm_library_bytes(config->backend, &config->sum, config->device.deterministic);
     plan->bytes[MEMORY_UPLOADS] = replica_upload_bytes(config, largest_batch(config));
-    plan->bytes[MEMORY_SLOTS] = (size_t)optimizer_slot_count(&config->optimizer) * trained;
+    plan->bytes[MEMORY_OPTIMIZER_STATE] = (size_t)optimizer_state_count(&config->optimizer) * trained;
     if (optimizer_is_layerwise(config->optimizer.kind))
-        plan->bytes[MEMORY_SLOTS] += (size_t)layout->trained_count * sizeof(OptimizerTrust);
+        plan->bytes[MEMORY_OPTIMIZER_STATE] += (size_t)layout->trained_count * sizeof(OptimizerTrust);
     plan->bytes[MEMORY_AVERAGE] = config->ema ? param : 0;
     plan->bytes[MEMORY_STATISTICS] = (3 * local + averages + 2 * kept + 1) * state; /* running, batch's, corrections */
 }

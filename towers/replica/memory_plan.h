@@ -11,7 +11,7 @@ typedef enum MemoryClass {
     MEMORY_GRADIENTS, /* with several batches per step, also their sums */
     MEMORY_SUM,       /* additional memory of the all-reduce: contributions in shared memory, or buffers on a GPU */
     MEMORY_NCCL,      /* comm_library_bytes */
-    MEMORY_SLOTS,
+    MEMORY_OPTIMIZER_STATE,
     MEMORY_AVERAGE,
     MEMORY_STATISTICS,
     MEMORY_UPLOADS, /* of pixels, on their way to a GPU */

@@ -1,4 +1,4 @@
-/* One device with weights, optimizer slots and programs; see replica.h. */
+/* One device with weights, optimizer states and programs; see replica.h. */
 #include "towers/replica/replica.h"
 
 #include "kernels/base/array.h"
@@ -89,9 +89,9 @@ static Status optimizer_create(Replica *r)
 {
     const Backend *backend = r->device.backend;
     size_t elements = r->layout->trained_elements;
-    for (int s = 0; s < optimizer_slot_count(&r->config.optimizer); s++) {
-        TRY(device_floats(r, elements, &r->slot[s]));
-        TRY(backend->fill(&r->device, r->slot[s], optimizer_slot_start(&r->config.optimizer, s), elements));
+    for (int s = 0; s < optimizer_state_count(&r->config.optimizer); s++) {
+        TRY(device_floats(r, elements, &r->optimizer_state[s]));
+        TRY(backend->fill(&r->device, r->optimizer_state[s], optimizer_state_start(&r->config.optimizer, s), elements));
     }
     if (r->config.ema) TRY(device_floats(r, r->layout->param_elements, &r->ema));
     TRY(device_floats(r, r->layout->state_elements, &r->eval_state));
@@ -120,7 +120,7 @@ static Status optimizer_segments_create(Replica *r, int phase)
         bool decays = entry->decay || r->config.decay_all;
         float decay = decays ? (float)r->config.weight_decay : 0;
         float rate = (float)names_factor(r->config.rates, r->config.rate_count, entry->name);
-        bool late = names_match(r->config.joined, entry->name);
+        bool late = names_match(r->config.unfrozen, entry->name);
         OptimizerSegment *last = u->segment_count ? &u->segments[u->segment_count - 1] : NULL;
         if (last && last->weight_decay == decay && last->lr_factor == rate && last->late == late && !layerwise)
             last->count = end - last->first;
@@ -586,14 +586,14 @@ Status replica_update(Replica *r, int phase, const bool *fed)
         .hyper = r->config.optimizer,
         .param = r->arena[ARENA_PARAM],
         .grad = r->arena[ARENA_GRAD],
-        .slot = {r->slot[0], r->slot[1]},
+        .state = {r->optimizer_state[0], r->optimizer_state[1]},
         .ema = r->ema,
         .half = r->half,
         .half_dtype = r->config.program.compute,
         .segments = u->segments,
         .segment_count = u->segment_count,
         .scalars = r->scalars,
-        .joined = r->joined,
+        .unfrozen_updates = r->unfrozen_updates,
         .trust = u->trust,
     };
     r->fold_stale = true;

@@ -1,4 +1,4 @@
-/* Replica: a process's device with the weights, the optimizer slots, and the programs that its towers run in turn.
+/* Replica: a process's device with the weights, the optimizer states, and the programs that its towers run in turn.
  *
  * A tower is a batch with its loss and its batch-norm statistics; a replica is the copy of the weights that the towers of
  * one process share. With one tower per process (the usual case) the two coincide. All replicas of a run have equal
@@ -27,9 +27,9 @@ typedef struct ReplicaConfig {
     bool decay_all, ema;
     const NameFactor *rates; /* borrowed [rate_count]: factors of the learning rate by names of parameters */
     int rate_count;
-    const char *joined; /* borrowed: patterns of the parameters that were frozen first (--unfreeze-epoch); NULL: none */
-    bool accumulate;    /* several batches make one update */
-    bool capture;       /* repeat the launches of a step as captured graphs, if the device can */
+    const char *unfrozen; /* borrowed: patterns of the parameters that were frozen first (--unfreeze-epoch), or NULL */
+    bool accumulate;      /* several batches make one update */
+    bool capture;         /* repeat the launches of a step as captured graphs, if the device can */
     uint64_t seed;
     CommConfig sum;      /* job_comm, to account for its memory; no towers: none */
     const char *choices; /* borrowed by replica_create: those of another device (Backend.choices_text); NULL: none */
@@ -60,7 +60,7 @@ typedef struct Replica {
     void *arena[ARENA_COUNT];           /* PARAM, GRAD, INPUT, FOLDED, RESULT, SCRATCH; STATE and STAT are per tower */
     CommMemory grad_memory;             /* of ARENA_GRAD */
     float **state, **stat, **ema_state; /* [local]; device memory */
-    float *slot[OPTIMIZER_SLOTS], *ema;
+    float *optimizer_state[OPTIMIZER_STATES], *ema;
     float *eval_state;         /* the exported statistics, used by evaluation; its weights are ema if there is one, else
                           PARAM */
     float **unbias;            /* [local] device: factors that make batch variances unbiased */
@@ -79,7 +79,7 @@ typedef struct Replica {
     int *stat_count;             /* number of batches in it */
     float *one;                  /* device: the number 1 */
     float *keep_decay;           /* device */
-    float joined;                /* updates before those of config.joined */
+    float unfrozen_updates;      /* updates before those of config.unfrozen */
     const GatePhase *loss_scale; /* borrowed, device: set by replica_scale_by; NULL: 1 */
 } Replica;
 
@@ -157,7 +157,7 @@ float replica_unbias(const Replica *replica, size_t i, int64_t samples);
  * it is that already. */
 NODISCARD Status replica_statistics_over(Replica *replica, int local, int64_t samples);
 
-/* Update a phase's weights, slots, averages and batch-norm running statistics together, using replica->scalars in device
+/* Update a phase's weights, optimizer states, averages and batch-norm running statistics together, using replica->scalars in device
  * memory; nothing changes if their `commit` is 0. `fed[local]`: local towers that had samples (the statistics of others
  * do not change). */
 NODISCARD Status replica_update(Replica *replica, int phase, const bool *fed);

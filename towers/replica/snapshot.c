@@ -1,7 +1,7 @@
 /* Checkpoints of a run: from the arenas of all towers to files, and back.
  *
  * model.safetensors contains what evaluation uses (the weight average if there is one) with the exported batch-norm
- * statistics; train.safetensors contains what an exact resume also needs: slots, raw weights if they differ, every
+ * statistics; train.safetensors contains what an exact resume also needs: optimizer states, raw weights if they differ, every
  * tower's statistics, which rank 0 gathers. It copies all of this and writes it in a thread beside training, one
  * checkpoint at a time. Rank 0 also reads and verifies, and broadcasts what it read: other hosts need not see the
  * files. */
@@ -165,13 +165,14 @@ static void saving_wait(Saving *s)
     (void)progress_storage_end(0);
 }
 
-static const char *const slot_prefix[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
+static const char *const state_prefix[OPTIMIZER_STATES] = {"slot0.", "slot1."};
 
 static Status content_copy(TowerProcess *p, Saving *s)
 {
     Replica *r = p->replica;
-    for (int i = 0; i < OPTIMIZER_SLOTS; i++)
-        if (r->slot[i]) TRY(snapshot_pack(p, slot_prefix[i], r->slot[i], SNAPSHOT_TRAINED, -1, &s->train));
+    for (int i = 0; i < OPTIMIZER_STATES; i++)
+        if (r->optimizer_state[i])
+            TRY(snapshot_pack(p, state_prefix[i], r->optimizer_state[i], SNAPSHOT_TRAINED, -1, &s->train));
     if (r->ema) TRY(snapshot_pack(p, "raw.", r->arena[ARENA_PARAM], SNAPSHOT_PARAMS, -1, &s->train));
     return model_pack(p, &s->model);
 }
@@ -289,16 +290,16 @@ static Status tower_states_unpack(TowerProcess *p, const SafeTensors *file)
     return OK;
 }
 
-/* On rank 0: a slot of the optimizer, to p->scratch. Parameters that join after the step of this checkpoint have none in
+/* On rank 0: a state of the optimizer, to p->scratch. Parameters that join after the step of this checkpoint have none in
  * it, and begin with a fresh one. */
-static Status slot_read(TowerProcess *p, const char *prefix, const SafeTensors *file, float fresh)
+static Status optimizer_state_read(TowerProcess *p, const char *prefix, const SafeTensors *file, float fresh)
 {
     const Layout *layout = p->replica->layout;
     WeightMap map = map_of(p, SNAPSHOT_TRAINED);
     WeightMatch match;
     int joining = 0;
-    bool here = p->job->joined && p->run.step == job_unfreeze_step(p->job);
-    for (int i = 0; here && i < map.count; i++) joining += names_match(p->job->joined, layout->params[i].name);
+    bool here = p->job->unfrozen && p->run.step == job_unfreeze_step(p->job);
+    for (int i = 0; here && i < map.count; i++) joining += names_match(p->job->unfrozen, layout->params[i].name);
     for (size_t i = 0; here && i < layout->trained_elements; i++) p->scratch[i] = fresh;
     if (joining) TRY(weights_unpack(&map, prefix, file, NULL, p->scratch, NULL, &match));
     if (joining && match.missing == joining && !match.mismatched) return OK;
@@ -306,15 +307,15 @@ static Status slot_read(TowerProcess *p, const char *prefix, const SafeTensors *
 }
 
 /* `file`: known on rank 0 only. Collective. */
-static Status slot_restore(TowerProcess *p, int slot, const SafeTensors *file)
+static Status optimizer_state_restore(TowerProcess *p, int k, const SafeTensors *file)
 {
     Replica *r = p->replica;
     size_t bytes = r->layout->trained_elements * sizeof(float);
     memset(p->scratch, 0, bytes); /* padding between parameters */
     if (is_root(&p->place))
-        TRY(slot_read(p, slot_prefix[slot], file, optimizer_slot_start(&r->config.optimizer, slot)));
+        TRY(optimizer_state_read(p, state_prefix[k], file, optimizer_state_start(&r->config.optimizer, k)));
     TRY(comm_broadcast(p->comm, p->scratch, bytes, 0));
-    return replica_upload(r, r->slot[slot], p->scratch, bytes);
+    return replica_upload(r, r->optimizer_state[k], p->scratch, bytes);
 }
 
 /* `checkpoint`: NULL on all ranks but 0. Collective. */
@@ -324,13 +325,13 @@ static Status content_restore(TowerProcess *p, const Checkpoint *checkpoint)
     const SafeTensors *model = checkpoint ? checkpoint->model : NULL, *train = checkpoint ? checkpoint->train : NULL;
     if (checkpoint) TRY(run_state_parse(p, checkpoint->state_json, checkpoint->path));
     TRY(comm_broadcast(p->comm, &p->run, sizeof p->run, 0));
-    if (p->job->joined && p->run.step == job_unfreeze_step(p->job)) p->run.joined_updates = p->run.phase[0].updates;
-    r->joined = (float)p->run.joined_updates;
+    if (p->job->unfrozen && p->run.step == job_unfreeze_step(p->job)) p->run.joined_updates = p->run.phase[0].updates;
+    r->unfrozen_updates = (float)p->run.joined_updates;
     TRY(arena_unpack(p, r->ema ? "raw." : "", r->ema ? train : model, r->arena[ARENA_PARAM], SNAPSHOT_PARAMS));
     if (r->ema) TRY(arena_unpack(p, "", model, r->ema, SNAPSHOT_PARAMS));
     replica_weights_changed(r);
-    for (int s = 0; s < OPTIMIZER_SLOTS; s++)
-        if (r->slot[s]) TRY(slot_restore(p, s, train));
+    for (int s = 0; s < OPTIMIZER_STATES; s++)
+        if (r->optimizer_state[s]) TRY(optimizer_state_restore(p, s, train));
     return tower_states_unpack(p, train);
 }
 

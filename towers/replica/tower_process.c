@@ -28,7 +28,7 @@ void process_config(const TrainJob *job, const Placement *place, ReplicaConfig *
         .decay_all = job->decay_all,
         .rates = job->rates,
         .rate_count = job->rate_count,
-        .joined = job->joined,
+        .unfrozen = job->unfrozen,
         .ema = job->gate.ema_decay > 0,
         .accumulate = job->accumulate > 1,
         .capture = job->graphs,

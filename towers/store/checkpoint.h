@@ -2,7 +2,7 @@
  *
  *   RUN/ckpt/step-0000012000/model.safetensors   weights (with --ema-decay their average) and exported batch-norm
  *                                                statistics, torchvision names
- *                           /train.safetensors   optimizer slots, raw weights if they differ, every tower's batch-norm
+ *                           /train.safetensors   optimizer states, raw weights if they differ, every tower's batch-norm
  *                                                statistics
  *                           /state.json          step, position in the epoch, settings
  *                           /MANIFEST            size, XXH3-128 of each file; CRC32C of each tensor; its own hash

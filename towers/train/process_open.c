@@ -168,9 +168,9 @@ static Status records_open(TowerProcess *p, bool restored)
         metrics_log(p->metrics, "restart %" PRId64 " of %" PRId64 " (--max-restarts)", p->job->restarts,
                     p->job->max_restarts);
     if (restored) metrics_log(p->metrics, "resumed after step %" PRId64, p->run.step);
-    if (p->job->joined && p->run.step == job_unfreeze_step(p->job)) {
-        ledger_inform(p->ledger, "epoch %" PRId64 ": %s join", p->job->unfreeze_epoch, p->job->joined);
-        metrics_log(p->metrics, "epoch %" PRId64 ": %s join", p->job->unfreeze_epoch, p->job->joined);
+    if (p->job->unfrozen && p->run.step == job_unfreeze_step(p->job)) {
+        ledger_inform(p->ledger, "epoch %" PRId64 ": %s join", p->job->unfreeze_epoch, p->job->unfrozen);
+        metrics_log(p->metrics, "epoch %" PRId64 ": %s join", p->job->unfreeze_epoch, p->job->unfrozen);
     }
     int32_t side = p->job->program.train_side;
     if (side) {

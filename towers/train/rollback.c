@@ -9,7 +9,7 @@
 static bool spoilt_before(const Finding *found)
 {
     return found->place == FOUND_WEIGHT || found->place == FOUND_AVERAGE || found->place == FOUND_STATISTIC ||
-           found->place == FOUND_SLOT;
+           found->place == FOUND_OPTIMIZER_STATE;
 }
 
 static Status refuse_return(const TowerProcess *p, int64_t refused, int64_t blamed, int64_t good)

@@ -172,7 +172,7 @@ static Status fed_number(StepQueue *q, const bool *fed, size_t local, int *numbe
 static Status step_update(TowerProcess *p, const Step *step)
 {
     CaptureKey key = {.of = p->gate, .phase = step->phase};
-    TRY(fed_number(p->queue, step->fed, (size_t)p->place.local_towers, &key.slot));
+    TRY(fed_number(p->queue, step->fed, (size_t)p->place.local_towers, &key.index));
     process_activity(p, step->number, ACTIVITY_UPDATE);
     TRY(captured_graphs_run(p->replica->captured, &key, gate_and_update, &(Update){p, step}));
     for (int local = 0; run_hooks && local < p->place.local_towers; local++)

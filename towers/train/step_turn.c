@@ -72,7 +72,7 @@ static CaptureKey key_of(const Turn *turn, int kind)
     return (CaptureKey){.of = turn->program ? (const void *)turn->program->plan : turn->p,
                         .kind = kind,
                         .phase = turn->step->phase,
-                        .slot = turn->local,
+                        .index = turn->local,
                         .first = turn->first,
                         .end = turn->end,
                         .count = turn->batch->n - turn->batch->skipped};

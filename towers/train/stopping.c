@@ -109,7 +109,7 @@ void stopping_take(TowerProcess *p, const EpochRecord *epoch)
 }
 
 typedef struct Due {
-    bool tired, reached, pauses; /* by --patience, --stop-at, --stop-epoch */
+    bool exhausted, reached, pauses; /* by --patience, --stop-at, --stop-epoch */
 } Due;
 
 static Due due_find(const TowerProcess *p)
@@ -119,7 +119,7 @@ static Due due_find(const TowerProcess *p)
     bool off = stopping_is_off(p->job), higher = higher_is_better(p->job);
     bool epoch_ends = p->run.step % p->steps_per_epoch == 0;
     return (Due){
-        .tired = !off && rules->patience > 0 && state->bad >= rules->patience,
+        .exhausted = !off && rules->patience > 0 && state->bad >= rules->patience,
         .reached =
             !off && rules->stop_at >= 0 && (higher ? state->last >= rules->stop_at : state->last <= rules->stop_at),
         .pauses = rules->stop_epoch && epoch_ends && p->run.step >= rules->stop_epoch * p->steps_per_epoch,
@@ -129,7 +129,7 @@ static Due due_find(const TowerProcess *p)
 bool stopping_is_due(const TowerProcess *p)
 {
     Due due = due_find(p);
-    return due.tired || due.reached || due.pauses;
+    return due.exhausted || due.reached || due.pauses;
 }
 
 void stopping_decide(TowerProcess *p)
@@ -144,14 +144,14 @@ void stopping_decide(TowerProcess *p)
     Text why = text_start(run->ending, sizeof run->ending);
     if (due.reached)
         text_add(&why, "the %s %g has reached --stop-at %g", monitor_name(job), state->last, job->stopping.stop_at);
-    else if (due.tired)
+    else if (due.exhausted)
         text_add(&why, "no %s %s than %g in %" PRId64 " evaluation%s (--patience)",
                  higher_is_better(job) ? "higher" : "lower", monitor_name(job), state->best, state->bad,
                  state->bad == 1 ? "" : "s");
     else
         text_add(&why, "epoch %" PRId64 " of %" PRId64 " (--stop-epoch)", p->run.step / p->steps_per_epoch,
                  job->epochs);
-    run->rule = due.reached ? ENDS_AT_STOP_AT : due.tired ? ENDS_BY_PATIENCE : ENDS_AT_STOP_EPOCH;
+    run->rule = due.reached ? ENDS_AT_STOP_AT : due.exhausted ? ENDS_BY_PATIENCE : ENDS_AT_STOP_EPOCH;
     atomic_store(&run->steps, p->total_steps);
     process_log(p, "ended after step %" PRId64 ": %s", p->run.step, run->ending);
 }

@@ -2,7 +2,7 @@
  *
  * The caches of a processor hold what lies between the two for a few rows at best, so these are no faster than the
  * separate ops, and passes do not join ops on a CPU (it has no Backend.op_time). They compute the same as a GPU's
- * kernels, so that graphs of joined ops can be tested without one. */
+ * kernels, so that graphs of fused ops can be tested without one. */
 #include "kernels/cpu/span.h"
 
 /* The inner calls. The workspace holds what the first gives to the second, then what either of them needs. */

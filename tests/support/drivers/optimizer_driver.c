@@ -17,7 +17,7 @@ typedef struct Driver {
     SafeTensors *file;
     Device device;
     size_t n, steps;
-    float *param, *slot[OPTIMIZER_SLOTS]; /* host memory: the CPU's */
+    float *param, *state[OPTIMIZER_STATES]; /* host memory: the CPU's */
 } Driver;
 
 static Status kind_find(const char *name, OptimizerKind *kind)
@@ -70,8 +70,8 @@ static Status start(Driver *d)
     TRY(backend->open(&config, &d->device));
     TRY(floats_create(d->n, 0, &d->param));
     memcpy(d->param, param->data, d->n * sizeof *d->param);
-    for (int s = 0; s < optimizer_slot_count(&d->hyper); s++)
-        TRY(floats_create(d->n, optimizer_slot_start(&d->hyper, s), &d->slot[s]));
+    for (int s = 0; s < optimizer_state_count(&d->hyper); s++)
+        TRY(floats_create(d->n, optimizer_state_start(&d->hyper, s), &d->state[s]));
     return OK;
 }
 
@@ -88,7 +88,7 @@ static Status steps_run(Driver *d)
         OptimizerUpdate update = {.hyper = d->hyper,
                                   .param = d->param,
                                   .grad = now,
-                                  .slot = {d->slot[0], d->slot[1]},
+                                  .state = {d->state[0], d->state[1]},
                                   .segments = &segment,
                                   .segment_count = 1,
                                   .scalars = &scalars,
@@ -123,6 +123,6 @@ int main(int argc, char **argv)
     if (d.device.backend) d.device.backend->close(&d.device);
     safetensors_close(d.file);
     free(d.param);
-    for (int s = 0; s < OPTIMIZER_SLOTS; s++) free(d.slot[s]);
+    for (int s = 0; s < OPTIMIZER_STATES; s++) free(d.state[s]);
     return status_exit_code(st);
 }
