@@ -53,10 +53,10 @@ SvgFrame figure_steps(const Figures *f, const char *title)
     return frame;
 }
 
-double *figure_column(Figures *f, int k, size_t place)
+double *figure_column(Figures *f, int k, size_t offset)
 {
     for (int64_t i = 0; i < f->run->steps; i++)
-        f->scratch[k][i] = *(const double *)((const char *)&f->run->step[i] + place);
+        f->scratch[k][i] = *(const double *)((const char *)&f->run->step[i] + offset);
     return f->scratch[k];
 }
 

@@ -31,8 +31,8 @@ void figure_close(const Figures *f, SvgPlot *plot);
 SvgFrame figure_frame(const char *title, const char *x_label);
 SvgFrame figure_steps(const Figures *f, const char *title);
 
-/* A number of every step, by its place in RunStep; in scratch[k]. */
-double *figure_column(Figures *f, int k, size_t place);
+/* A number of every step, by its offset in RunStep; in scratch[k]. */
+double *figure_column(Figures *f, int k, size_t offset);
 /* A value of a tower in a step. NaN: unknown. */
 typedef double StepValue(const RunStep *step, int tower);
 /* Its minimum and maximum over the towers for every step, in scratch[2] and [3]; NaN if no tower has a value. */

@@ -6,7 +6,7 @@
 
 /* ---- parts */
 
-enum { PARTS_MAX = 16 /* of a cut */, ALIGNMENT = 64, UNDIVIDED = -1 };
+enum { PARTS_MAX = 16 /* of a cut */, UNDIVIDED = -1 };
 
 /* How an extent of a task is divided, and which axis of which operand that is. */
 typedef struct Cut {
@@ -114,8 +114,8 @@ static void cut_apply(const Cut *cut, int k, OnednnSpec *spec, TaskPart *part)
 static Status part_create(OnednnParts *parts, Onednn *onednn, const OnednnSpec *spec, TaskPart *part, bool *right)
 {
     TRY(onednn_create(onednn, spec, &part->task));
-    parts->task_bytes =
-        (size_t)larger((int64_t)parts->task_bytes, (int64_t)align_up(onednn_workspace_bytes(part->task), ALIGNMENT));
+    parts->task_bytes = (size_t)larger((int64_t)parts->task_bytes,
+                                       (int64_t)align_up(onednn_workspace_bytes(part->task), CPU_ALIGNMENT));
     return *right && onednn_is_suspect(spec) ? onednn_probe(onednn, spec, right) : OK;
 }
 
@@ -141,7 +141,7 @@ static Status parts_create(Device *device, const OnednnSpec *spec, const Cuts *c
     const OnednnView *out = &spec->held[parts->out];
     parts->out_count = 1;
     for (int axis = 0; axis < out->rank; axis++) parts->out_count *= out->dims[axis];
-    parts->sum_bytes = align_up((size_t)parts->out_count * dtype_bytes(out->dtype), ALIGNMENT);
+    parts->sum_bytes = align_up((size_t)parts->out_count * dtype_bytes(out->dtype), CPU_ALIGNMENT);
     for (int k = 0; k < count; k++) {
         TaskPart *part = &parts->part[k];
         OnednnSpec own = *spec;

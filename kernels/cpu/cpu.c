@@ -9,7 +9,7 @@
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/team.h"
 
-enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20, MAX_THREADS = 1024 };
+enum { HUGE_PAGE = 2 << 20, MAX_THREADS = 1024 };
 
 static Status cpu_open(const DeviceConfig *config, Device *device)
 {
@@ -51,7 +51,7 @@ static Status cpu_alloc(Device *device, size_t bytes, void **made)
                     "%zu MiB of memory are needed, but only %zu MiB are left: use a smaller batch, fewer towers or "
                     "16-bit activations",
                     bytes >> 20, left >> 20);
-    if (posix_memalign(&memory, large ? HUGE_PAGE : ALIGNMENT, bytes ? bytes : 1) != 0)
+    if (posix_memalign(&memory, large ? HUGE_PAGE : CPU_ALIGNMENT, bytes ? bytes : 1) != 0)
         return FAIL(ERR_MEMORY,
                     "cannot allocate %zu MiB of memory: use a smaller batch, fewer towers or 16-bit activations",
                     bytes >> 20);

@@ -11,6 +11,8 @@
 extern const Backend cpu_backend;
 extern const OpKernel *const cpu_kernels[OP_COUNT]; /* cpu_ops.c */
 
+enum { CPU_ALIGNMENT = 64 /* bytes: a line of the caches, and the widest vector */ };
+
 typedef struct Onednn Onednn;
 
 /* Device.impl of the CPU backend. */

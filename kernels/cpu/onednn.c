@@ -8,9 +8,8 @@
 #include <dnnl.h>
 #include <float.h>
 
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/team.h"
-
-enum { ALIGNMENT = 64 };
 
 typedef dnnl_memory_desc_t Layout;
 #if DNNL_VERSION_MAJOR >= 3
@@ -406,9 +405,9 @@ static Status operand_create(OnednnTask *task, const OnednnSpec *spec, OnednnRol
     TRY_DNNL_OUT(dnnl_memory_create(&operand->used, used, engine, DNNL_MEMORY_NONE));
     if (dnnl_memory_desc_equal(used, LAYOUT_REF(held))) goto out;
     TRY_DNNL_OUT(dnnl_memory_create(&operand->held, LAYOUT_REF(held), engine, DNNL_MEMORY_NONE));
-    size_t bytes = align_up(dnnl_memory_desc_get_size(used), ALIGNMENT);
+    size_t bytes = align_up(dnnl_memory_desc_get_size(used), CPU_ALIGNMENT);
     if (spec->keeps_w && role == ONEDNN_W) {
-        operand->kept = aligned_alloc(ALIGNMENT, bytes);
+        operand->kept = aligned_alloc(CPU_ALIGNMENT, bytes);
         if (!operand->kept) TRY_OUT(FAIL(ERR_MEMORY, "no memory to keep converted weights (%zu KiB)", bytes >> 10));
     } else {
         operand->offset = task->workspace_bytes;
@@ -432,7 +431,7 @@ static Status task_build(OnednnTask *task, const OnednnSpec *spec)
     for (int role = 0; role < ONEDNN_ROLES; role++)
         if (spec->held[role].rank) TRY_OUT(operand_create(task, spec, role, desc));
     task->scratch_offset = task->workspace_bytes;
-    task->workspace_bytes += align_up(task->scratch_bytes, ALIGNMENT);
+    task->workspace_bytes += align_up(task->scratch_bytes, CPU_ALIGNMENT);
     if (spec->sum && task->operand[task->out].held)
         st = FAIL(ERR_UNSUPPORTED, "%s cannot accumulate into an output in the caller's layout", task->impl);
 out:
@@ -678,7 +677,7 @@ Status onednn_probe(Onednn *onednn, const OnednnSpec *spec, bool *right)
         TRY_OUT(side_create(&small.held[role], (OnednnRole)role, &side[role]));
         data[role] = side[role].data;
     }
-    workspace = aligned_alloc(ALIGNMENT, align_up(onednn_workspace_bytes(task) + 1, ALIGNMENT));
+    workspace = aligned_alloc(CPU_ALIGNMENT, align_up(onednn_workspace_bytes(task) + 1, CPU_ALIGNMENT));
     if (!workspace) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the workspace to test a matrix product"));
     TRY_OUT(onednn_run(task, data, workspace));
     *right = elements_are_right(&small, &side[ONEDNN_Y]) && is_poison(&side[ONEDNN_Y]);

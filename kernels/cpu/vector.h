@@ -1,11 +1,11 @@
-/* Shared by the CPU's own kernels: typed loads and stores, loops to vectorize.
+/* Shared by the CPU's own kernels: conversions of bf16, typed loads and stores, loops to
+ * vectorize.
  *
  * A kernel is written once as a VECTOR_INLINE body with a `dtype` argument; a CPU_CLONES function calls it through
  * BY_DTYPE with the dtype as a constant, so that the compiler makes one loop for f32 and one for bf16. All arithmetic
  * is f32. Column sums are in columns.h. */
 #pragma once
 
-#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/team.h"
 
@@ -27,6 +27,27 @@
         else                                                                                                           \
             body(DTYPE_BF16, __VA_ARGS__);                                                                             \
     } while (0)
+
+/* ---- numbers: bf16 is the upper half of an f32 */
+
+static inline float bf16_to_f32(uint16_t bits)
+{
+    uint32_t word = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &word, sizeof value);
+    return value;
+}
+
+/* Rounded to nearest even; NaN stays NaN. */
+static inline uint16_t bf16_from_f32(float value)
+{
+    uint32_t word;
+    memcpy(&word, &value, sizeof word);
+    uint32_t rounded = (word + 0x7FFFu + ((word >> 16) & 1u)) >> 16;
+    return (uint16_t)(value != value ? (word >> 16) | 0x40u : rounded);
+}
+
+/* ---- elements of tensors */
 
 enum { BLOCK_ELEMENTS = 512 }; /* a piece of a row that stays in the first-level cache as f32 */
 

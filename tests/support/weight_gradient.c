@@ -127,17 +127,17 @@ static float *dw_run(const GradientKernel *kernel, const GradientCase *c, const 
     OpCall call = {.kind = OP_CONV_DW, .name = c->name, .in_count = 2, .out_count = 1, .in = {*x, *dy}};
     const char *declines = impl->takes(&device, &problem);
     if (declines) fail_msg("%s declines %s: %s", kernel->name, c->name, declines);
-    void *made;
-    if (impl->create(&device, &problem, &made) != OK) fail_msg("%s", status_message());
-    size_t bytes = impl->workspace(made), dw_bytes = dw_count(c) * sizeof(float);
+    void *plan;
+    if (impl->create(&device, &problem, &plan) != OK) fail_msg("%s", status_message());
+    size_t bytes = impl->workspace(plan), dw_bytes = dw_count(c) * sizeof(float);
     unsigned char *workspace = guarded(bytes), *dw = guarded(dw_bytes);
     assert_int_equal(bytes % 64, 0);
     call.workspace = workspace;
     call.out[0].data = dw;
-    if (impl->run(made, &device, &call) != OK) fail_msg("%s", status_message());
+    if (impl->run(plan, &device, &call) != OK) fail_msg("%s", status_message());
     check_guard(c, workspace, bytes);
     check_guard(c, dw, dw_bytes);
-    impl->destroy(made);
+    impl->destroy(plan);
     free(workspace);
     return (float *)(void *)dw;
 }

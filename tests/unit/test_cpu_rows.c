@@ -50,7 +50,7 @@ static const Problem problems[] = {
     {&conv_winograd_f2_5, VECTORS, DTYPE_F32, OP_CONV_DX, 64, 64, 20, 5, 1},
     {&conv_winograd_f2_3, VECTORS, DTYPE_F32, OP_CONV, 64, 64, 20, 3, 1},
     {&conv_winograd_f4_7, VECTORS, DTYPE_F32, OP_CONV_DX, 64, 64, 20, 7, 1, .line = true},
-    {&conv_positions, MANY_REGISTERS, DTYPE_F32, OP_CONV, 32, 32, 14, 5, 2},
+    {&conv_position_gemm, MANY_REGISTERS, DTYPE_F32, OP_CONV, 32, 32, 14, 5, 2},
     {&conv_pointwise, VECTORS, DTYPE_F32, OP_CONV, 64, 64, 20, 1, 1, .kept = true, .slice = true},
     {&conv_winograd_dw_f4_3, VECTORS, DTYPE_F32, OP_CONV_DW, 64, 64, 20, 3, 1},
     {&conv_winograd_dw_f2_5, VECTORS, DTYPE_F32, OP_CONV_DW, 64, 64, 20, 5, 1},
@@ -67,7 +67,7 @@ static const Problem problems[] = {
     {&conv_depthwise, BF16, DTYPE_BF16, OP_CONV_DX, 40, -1, 20, 5, 2},
     {&conv_depthwise_dw, VECTORS, DTYPE_F32, OP_CONV_DW, 40, -1, 20, 7, 1},
     {&conv_depthwise_dw, BF16, DTYPE_BF16, OP_CONV_DW, 40, -1, 20, 7, 1},
-    {&conv_columns_dx, NOTHING, DTYPE_F32, OP_CONV_DX, 3, 32, 20, 3, 1},
+    {&conv_col2im_dx, NOTHING, DTYPE_F32, OP_CONV_DX, 3, 32, 20, 3, 1},
     {&conv_phases_dx, TILES, DTYPE_BF16, OP_CONV_DX, 64, 64, 20, 3, 2},
     {&conv_onednn, NOTHING, DTYPE_F32, OP_CONV, 16, 16, 20, 3, 1},
     {&conv_onednn, NOTHING, DTYPE_F32, OP_CONV_DW, 16, 16, 20, 3, 1},
@@ -106,11 +106,11 @@ static void pose(const Problem *p, Posed *posed)
 
 static void explain(const ConvImpl *row, const ConvProblem *problem, KernelChoice *choice)
 {
-    void *made;
-    if (row->create(&device, problem, &made) != OK) fail_msg("%s: %s", row->name, status_message());
+    void *plan;
+    if (row->create(&device, problem, &plan) != OK) fail_msg("%s: %s", row->name, status_message());
     snprintf(choice->name, sizeof choice->name, "%s", row->name);
-    if (row->explain) row->explain(made, choice);
-    row->destroy(made);
+    if (row->explain) row->explain(plan, choice);
+    row->destroy(plan);
 }
 
 TEST(test_every_row_takes_its_problem)

@@ -6,10 +6,10 @@
 
 static const ConvImpl *const data_list[] = {
 #ifdef CPU_HAS_LANES
-    &conv_winograd_f4_3, &conv_winograd_f2_5, &conv_winograd_f2_3, &conv_winograd_f4_7, &conv_positions,
+    &conv_winograd_f4_3, &conv_winograd_f2_5, &conv_winograd_f2_3, &conv_winograd_f4_7, &conv_position_gemm,
     &conv_pointwise,
 #endif
-    &conv_depthwise,     &conv_columns_dx,    &conv_phases_dx,     &conv_onednn,        NULL,
+    &conv_depthwise,     &conv_col2im_dx,     &conv_phases_dx,     &conv_onednn,        NULL,
 };
 static const ConvImpl *const weights_list[] = {
 #ifdef CPU_HAS_LANES
@@ -25,7 +25,7 @@ static const ConvImpl *const weights_list[] = {
 
 typedef struct ChosenConv {
     const ConvImpl *impl;
-    void *made; /* owned */
+    void *plan; /* owned */
 } ChosenConv;
 
 const ConvImpl *const *conv_list(OpKind kind)
@@ -60,7 +60,7 @@ static ConvProblem operands_of(const OpCall *call)
 
 static void state_destroy(ChosenConv *state)
 {
-    if (state && state->made) state->impl->destroy(state->made);
+    if (state && state->plan) state->impl->destroy(state->plan);
     free(state);
 }
 
@@ -84,8 +84,8 @@ static Status conv_prepare(Device *device, OpCall *call)
     const ConvImpl *const *row = conv_list(call->kind);
     while (row[1] && declines(device, *row, &problem)) row++;
     state->impl = *row;
-    TRY_OUT(state->impl->create(device, &problem, &state->made));
-    call->workspace_bytes = state->impl->workspace(state->made);
+    TRY_OUT(state->impl->create(device, &problem, &state->plan));
+    call->workspace_bytes = state->impl->workspace(state->plan);
     call->product_share = state->impl->product_share;
     call->state = state;
     state = NULL;
@@ -99,7 +99,7 @@ static Status conv_launch(Device *device, OpCall *call)
     const ChosenConv *state = call->state;
     bool forward = call->kind == OP_CONV, relu = forward && call->attr.conv.relu && !state->impl->adds_relu;
     const Tensor *bias = forward && !state->impl->adds_bias ? conv_optional(call, 2) : NULL;
-    TRY(state->impl->run(state->made, device, call));
+    TRY(state->impl->run(state->plan, device, call));
     cpu_bias_relu(device, &call->out[0], bias ? bias->data : NULL, relu);
     return OK;
 }
@@ -111,7 +111,7 @@ static void conv_explain(Device *device, const OpCall *call, KernelChoice *choic
     for (const ConvImpl *const *row = conv_list(call->kind); *row != state->impl; row++)
         kernel_choice_pass(choice, (*row)->name, declines(device, *row, &problem));
     snprintf(choice->name, sizeof choice->name, "%s", state->impl->name);
-    if (state->impl->explain) state->impl->explain(state->made, choice);
+    if (state->impl->explain) state->impl->explain(state->plan, choice);
 }
 
 static void conv_discard(Device *device, OpCall *call)

@@ -25,13 +25,13 @@ typedef struct ConvImpl {
     /* NULL if the implementation takes this problem: it can, and no later row is faster. Else the reason, a static
      * text. */
     const char *(*takes)(const Device *device, const ConvProblem *problem);
-    Status (*create)(Device *device, const ConvProblem *problem, void **made);
-    size_t (*workspace)(const void *made); /* bytes */
-    Status (*run)(const void *made, Device *device, OpCall *call);
-    void (*destroy)(void *made);
+    Status (*create)(Device *device, const ConvProblem *problem, void **plan);
+    size_t (*workspace)(const void *plan); /* bytes */
+    Status (*run)(const void *plan, Device *device, OpCall *call);
+    void (*destroy)(void *plan);
     /* Adds the variant that create has chosen to choice->name, which begins with the row's name (DeviceConfig.without), and
      * why others were passed over; NULL: there is one variant. */
-    void (*explain)(const void *made, KernelChoice *choice);
+    void (*explain)(const void *plan, KernelChoice *choice);
     float product_share; /* OpCall.product_share */
     bool takes_groups;   /* else it is not asked about problems of several groups */
     bool takes_dilation; /* else not about windows with pixels between their taps */
@@ -41,11 +41,11 @@ typedef struct ConvImpl {
 
 extern const ConvImpl conv_onednn; /* all kinds */
 extern const ConvImpl conv_winograd_f2_3, conv_winograd_f4_3, conv_winograd_f2_5, conv_winograd_f4_7,
-    conv_positions;                                    /* CONV and CONV_DX */
-extern const ConvImpl conv_pointwise;                  /* CONV */
-extern const ConvImpl conv_depthwise;                  /* CONV and CONV_DX */
-extern const ConvImpl conv_depthwise_dw;               /* CONV_DW */
-extern const ConvImpl conv_columns_dx, conv_phases_dx; /* CONV_DX */
+    conv_position_gemm;                               /* CONV and CONV_DX */
+extern const ConvImpl conv_pointwise;                 /* CONV */
+extern const ConvImpl conv_depthwise;                 /* CONV and CONV_DX */
+extern const ConvImpl conv_depthwise_dw;              /* CONV_DW */
+extern const ConvImpl conv_col2im_dx, conv_phases_dx; /* CONV_DX */
 extern const ConvImpl conv_winograd_dw_f2_3, conv_winograd_dw_f4_3, conv_winograd_dw_f2_5, conv_winograd_dw_f4_7,
     conv_wgrad_amx, conv_wgrad_avx512, conv_wgrad_f32, conv_image_dw; /* CONV_DW */
 

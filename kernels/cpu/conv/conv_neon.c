@@ -1,7 +1,7 @@
 /* All that convolutions compute with vectors of NEON, in f32: Winograd's algorithms, forward and both gradients, the tiles of
- * wgrad, and depthwise convolutions. (The two files that have vectors of one kind each, positions.c and image_dw.c, name theirs
+ * wgrad, and depthwise convolutions. (The two files that have vectors of one kind each, position_gemm.c and image_dw.c, name theirs
  * themselves.) */
-#include "kernels/cpu/conv/winograd_dw.h"
+#include "kernels/cpu/conv/wgrad.h"
 
 #if defined(__aarch64__)
 #include "kernels/cpu/conv/lanes_neon.h"

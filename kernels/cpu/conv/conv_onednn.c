@@ -8,8 +8,8 @@
 #include "kernels/cpu/conv/conv_onednn.h"
 
 #include "kernels/base/text.h"
-#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/vector.h"
 
 typedef struct Candidate Candidate;
 typedef Status Offer(OnednnChoice *choice, Device *device, const ConvProblem *p, const Candidate *candidate, bool sum);
@@ -100,7 +100,7 @@ static bool window_rotates(const ConvProblem *p)
     int32_t span_h = window_span(v->kh, v->dilate_h), span_w = window_span(v->kw, v->dilate_w);
     bool inside =
         v->pad_h < span_h && v->pad_w < span_w && v->pad_h + v->more_h < span_h && v->pad_w + v->more_w < span_w;
-    return p->kind == OP_CONV_DX && v->stride_h == 1 && v->stride_w == 1 && inside && p->x->shape.c >= IMAGE_CHANNELS;
+    return p->kind == OP_CONV_DX && v->stride_h == 1 && v->stride_w == 1 && inside && p->x->shape.c >= FEW_CHANNELS;
 }
 
 static Status offer_rotated(OnednnChoice *choice, Device *device, const ConvProblem *p, const Candidate *c, bool sum)
@@ -250,9 +250,9 @@ static const char *onednn_takes(const Device *device, const ConvProblem *p)
     return NULL;
 }
 
-static void onednn_conv_destroy(void *made)
+static void onednn_conv_destroy(void *plan)
 {
-    OnednnConvState *state = made;
+    OnednnConvState *state = plan;
     choice_free(&state->conv.choice);
     free(state);
 }
@@ -272,12 +272,12 @@ static OnednnSlices slices_of(const ConvProblem *p)
 
 /* oneDNN 3.7 adds up the gradient with respect to an image in an order that depends on the number of threads, so one
  * thread computes it. Workspace: the task's own, dx before acc is added, rotated weights. */
-static Status onednn_conv_create(Device *device, const ConvProblem *p, void **made)
+static Status onednn_conv_create(Device *device, const ConvProblem *p, void **plan)
 {
     Status st = OK;
     OnednnConvState *state = calloc(1, sizeof *state);
     if (!state) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", p->call->name);
-    state->conv.choice.one_thread = p->kind == OP_CONV_DX && p->x->shape.c < IMAGE_CHANNELS;
+    state->conv.choice.one_thread = p->kind == OP_CONV_DX && p->x->shape.c < FEW_CHANNELS;
     if (p->kind == OP_CONV_DW) state->conv.choice.slices = slices_of(p);
     TRY_OUT(onednn_conv_choose(&state->conv, device, p));
     state->adds = p->acc && !state->conv.sums;
@@ -286,16 +286,16 @@ static Status onednn_conv_create(Device *device, const ConvProblem *p, void **ma
     state->result_offset = choice_workspace_bytes(&state->conv.choice);
     state->rotated_offset = state->result_offset + (state->adds ? align_up(dx_bytes, 64) : 0);
     state->workspace_bytes = state->rotated_offset + (state->conv.rotates ? w_bytes : 0);
-    *made = state;
+    *plan = state;
     state = NULL;
 out:
     if (state) onednn_conv_destroy(state);
     return st;
 }
 
-static size_t onednn_conv_workspace(const void *made)
+static size_t onednn_conv_workspace(const void *plan)
 {
-    return ((const OnednnConvState *)made)->workspace_bytes;
+    return ((const OnednnConvState *)plan)->workspace_bytes;
 }
 
 CPU_CLONES static void add_f32(float *to, const float *a, const float *b, int64_t count)
@@ -308,8 +308,8 @@ CPU_CLONES void add_bf16(uint16_t *to, const uint16_t *a, const uint16_t *b, int
     for (int64_t i = 0; i < count; i++) to[i] = bf16_from_f32(bf16_to_f32(a[i]) + bf16_to_f32(b[i]));
 }
 
-/* Stretches without gaps in both tensors: rows of an image if they are packed, pixels otherwise. */
-static int64_t stretch_pixels(const Tensor *a, const Tensor *b)
+/* Contiguous pixels of both tensors: rows of an image if they are packed, pixels otherwise. */
+static int64_t contiguous_pixels(const Tensor *a, const Tensor *b)
 {
     return tensor_is_packed(a) && tensor_is_packed(b) ? a->shape.w : 1;
 }
@@ -317,7 +317,7 @@ static int64_t stretch_pixels(const Tensor *a, const Tensor *b)
 /* `a` has the pitch of `to`. */
 static void add_pixels(const Tensor *to, const void *a, const Tensor *b)
 {
-    int64_t step = stretch_pixels(to, b), count = step * to->shape.c, pixels = shape_pixels(to->shape);
+    int64_t step = contiguous_pixels(to, b), count = step * to->shape.c, pixels = shape_pixels(to->shape);
 #pragma omp parallel for schedule(static)
     for (int64_t p = 0; p < pixels; p += step) {
         int64_t at = p * to->pitch, from = p * b->pitch;
@@ -330,7 +330,7 @@ static void add_pixels(const Tensor *to, const void *a, const Tensor *b)
 
 static void copy_pixels(const Tensor *to, const Tensor *from)
 {
-    int64_t step = stretch_pixels(to, from), pixels = shape_pixels(to->shape);
+    int64_t step = contiguous_pixels(to, from), pixels = shape_pixels(to->shape);
     size_t item = dtype_bytes(to->dtype), bytes = (size_t)(step * to->shape.c) * item;
 #pragma omp parallel for schedule(static)
     for (int64_t p = 0; p < pixels; p += step)
@@ -341,17 +341,17 @@ static void copy_pixels(const Tensor *to, const Tensor *from)
 /* Reverses the order of the window's taps. The task's view of the result exchanges the channels. */
 static void rotate_weights(const Tensor *w, float *rotated)
 {
-    int64_t places = (int64_t)w->shape.h * w->shape.w, channels = w->shape.c;
+    int64_t taps = (int64_t)w->shape.h * w->shape.w, channels = w->shape.c;
 #pragma omp parallel for schedule(static)
     for (int32_t n = 0; n < w->shape.n; n++)
-        for (int64_t k = 0; k < places; k++)
-            memcpy(rotated + (n * places + places - 1 - k) * channels,
-                   (const float *)w->data + (n * places + k) * channels, (size_t)channels * sizeof(float));
+        for (int64_t k = 0; k < taps; k++)
+            memcpy(rotated + (n * taps + taps - 1 - k) * channels, (const float *)w->data + (n * taps + k) * channels,
+                   (size_t)channels * sizeof(float));
 }
 
-static Status onednn_conv_run(const void *made, Device *device, OpCall *call)
+static Status onednn_conv_run(const void *plan, Device *device, OpCall *call)
 {
-    const OnednnConvState *state = made;
+    const OnednnConvState *state = plan;
     OpCall bound = *call;
     const Tensor *out = &call->out[0], *acc = &call->in[2];
     void *result = state->adds ? (char *)call->workspace + state->result_offset : out->data;
@@ -365,9 +365,9 @@ static Status onednn_conv_run(const void *made, Device *device, OpCall *call)
     return OK;
 }
 
-static void explain(const void *made, KernelChoice *choice)
+static void explain(const void *plan, KernelChoice *choice)
 {
-    onednn_conv_explain(&((const OnednnConvState *)made)->conv, choice);
+    onednn_conv_explain(&((const OnednnConvState *)plan)->conv, choice);
 }
 
 const ConvImpl conv_onednn = {.name = "oneDNN",

@@ -6,7 +6,7 @@
 
 enum {
     ONEDNN_CANDIDATES = 7,
-    IMAGE_CHANNELS = 16 /* fewer channels are those of an image, whose gradient no training asks for */
+    FEW_CHANNELS = 16 /* fewer channels are those of an image, whose gradient no training asks for */
 };
 
 typedef struct OnednnConv {

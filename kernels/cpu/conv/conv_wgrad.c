@@ -44,9 +44,9 @@ static const char *f32_takes(const Device *device, const ConvProblem *p)
     return wgrad_for_f32() ? NULL : "processor has no AVX-512, AVX2 or NEON";
 }
 
-static Status f32_create(Device *device, const ConvProblem *p, void **made)
+static Status f32_create(Device *device, const ConvProblem *p, void **plan)
 {
-    return wgrad_create(wgrad_for_f32(), p, cpu_threads(device), made);
+    return wgrad_create(wgrad_for_f32(), p, cpu_threads(device), plan);
 }
 
 const ConvImpl conv_wgrad_f32 = {.name = "packed products, f32",
@@ -81,14 +81,14 @@ static const char *avx512_takes(const Device *device, const ConvProblem *p)
     return cpu_isa() >= CPU_AVX512_BF16 ? NULL : "processor has no AVX512-BF16";
 }
 
-static Status amx_create(Device *device, const ConvProblem *p, void **made)
+static Status amx_create(Device *device, const ConvProblem *p, void **plan)
 {
-    return wgrad_create(&wgrad_amx, p, cpu_threads(device), made);
+    return wgrad_create(&wgrad_amx, p, cpu_threads(device), plan);
 }
 
-static Status avx512_create(Device *device, const ConvProblem *p, void **made)
+static Status avx512_create(Device *device, const ConvProblem *p, void **plan)
 {
-    return wgrad_create(&wgrad_avx512, p, cpu_threads(device), made);
+    return wgrad_create(&wgrad_avx512, p, cpu_threads(device), plan);
 }
 
 const ConvImpl conv_wgrad_amx = {.name = "packed products, AMX",

@@ -22,7 +22,7 @@ typedef struct Depthwise {
 } Depthwise;
 
 typedef struct DepthwiseRun {
-    const Depthwise *made;
+    const Depthwise *plan;
     const Tensor *x, *y, *acc; /* acc: NULL if there is none */
     const float *w, *bias;     /* [tap][padded]; NULL */
     float *dw, *sums;          /* dw as the network holds it; [part][tap][padded] */
@@ -52,7 +52,7 @@ static const char *depthwise_takes(const Device *device, const ConvProblem *p)
     return code_for(p->x->dtype) ? NULL : "no vector code for this processor and type";
 }
 
-static Status depthwise_create(Device *device, const ConvProblem *p, void **made)
+static Status depthwise_create(Device *device, const ConvProblem *p, void **plan)
 {
     (void)device;
     Depthwise *d = calloc(1, sizeof *d);
@@ -62,13 +62,13 @@ static Status depthwise_create(Device *device, const ConvProblem *p, void **made
     d->padded = rounded_up(p->x->shape.c, DEPTHWISE_PADDED);
     d->parts = p->kind == OP_CONV_DW ? smaller(PARTS, (int64_t)p->y->shape.n * p->y->shape.h) : 1;
     d->workspace_bytes = (size_t)(d->parts * p->window.kh * p->window.kw * d->padded) * sizeof(float);
-    *made = d;
+    *plan = d;
     return OK;
 }
 
-static size_t depthwise_workspace(const void *made)
+static size_t depthwise_workspace(const void *plan)
 {
-    return ((const Depthwise *)made)->workspace_bytes;
+    return ((const Depthwise *)plan)->workspace_bytes;
 }
 
 /* [channel][tap] -> [tap][padded channel] */
@@ -90,7 +90,7 @@ static const void *row_of(const Tensor *t, int64_t image, int64_t row)
 static void y_rows(void *context, int64_t first, int64_t end)
 {
     const DepthwiseRun *run = context;
-    const Depthwise *d = run->made;
+    const Depthwise *d = run->plan;
     const Window *v = &d->window;
     Shape xs = run->x->shape, ys = run->y->shape;
     for (int64_t at = first; at < end; at++) {
@@ -123,24 +123,24 @@ static void y_rows(void *context, int64_t first, int64_t end)
 /* The pixels of a row of dx whose column leaves the rest `phase` when divided by the stride. */
 static void dx_phase(const DepthwiseRun *run, const DepthwiseRow *row, int64_t at, int phase)
 {
-    const Window *v = &run->made->window;
+    const Window *v = &run->plan->window;
     const Tensor *dx = run->x;
     int skipped = (phase + v->pad_w) % v->stride_w; /* the first tap that the stride divides */
     int64_t pixel = at * dx->shape.w + phase;
     DepthwiseRow own = *row;
     own.taps = skipped < v->kw ? (v->kw - skipped + v->stride_w - 1) / v->stride_w : 0;
-    for (int k = 0; k < own.rows && own.taps; k++) own.w[k] += skipped * run->made->padded;
+    for (int k = 0; k < own.rows && own.taps; k++) own.w[k] += skipped * run->plan->padded;
     own.first = (phase + v->pad_w - skipped) / v->stride_w;
     own.count = (dx->shape.w - phase + v->stride_w - 1) / v->stride_w;
     own.out = element_at(dx, pixel * dx->pitch);
     own.acc = run->acc ? element_at(run->acc, pixel * run->acc->pitch) : NULL;
-    run->made->code->row(&own);
+    run->plan->code->row(&own);
 }
 
 static void dx_rows(void *context, int64_t first, int64_t end)
 {
     const DepthwiseRun *run = context;
-    const Depthwise *d = run->made;
+    const Depthwise *d = run->plan;
     const Window *v = &d->window;
     Shape xs = run->x->shape, ys = run->y->shape;
     for (int64_t at = first; at < end; at++) {
@@ -169,7 +169,7 @@ static void dx_rows(void *context, int64_t first, int64_t end)
 static void dw_parts(void *context, int64_t first, int64_t end)
 {
     const DepthwiseRun *run = context;
-    const Depthwise *d = run->made;
+    const Depthwise *d = run->plan;
     const Window *v = &d->window;
     Shape xs = run->x->shape, ys = run->y->shape;
     int64_t rows = (int64_t)ys.n * ys.h, size = v->kh * v->kw * d->padded;
@@ -201,7 +201,7 @@ static void dw_parts(void *context, int64_t first, int64_t end)
 static void dw_channels(void *context, int64_t first, int64_t end)
 {
     const DepthwiseRun *run = context;
-    const Depthwise *d = run->made;
+    const Depthwise *d = run->plan;
     int64_t taps = d->window.kh * d->window.kw;
     for (int64_t c = first; c < end; c++)
         for (int64_t tap = 0; tap < taps; tap++) {
@@ -213,12 +213,12 @@ static void dw_channels(void *context, int64_t first, int64_t end)
 
 /* ---- the rows of the lists */
 
-static Status depthwise_run(const void *made, Device *device, OpCall *call)
+static Status depthwise_run(const void *plan, Device *device, OpCall *call)
 {
-    const Depthwise *d = made;
+    const Depthwise *d = plan;
     bool dx = call->kind == OP_CONV_DX;
     const Tensor *third = conv_optional(call, 2);
-    DepthwiseRun run = {.made = d,
+    DepthwiseRun run = {.plan = d,
                         .x = dx ? &call->out[0] : &call->in[0],
                         .y = dx ? &call->in[0] : &call->out[0],
                         .acc = dx ? third : NULL,
@@ -232,12 +232,12 @@ static Status depthwise_run(const void *made, Device *device, OpCall *call)
     return OK;
 }
 
-static Status depthwise_dw_run(const void *made, Device *device, OpCall *call)
+static Status depthwise_dw_run(const void *plan, Device *device, OpCall *call)
 {
     enum { CHANNELS = 64 };
-    const Depthwise *d = made;
+    const Depthwise *d = plan;
     DepthwiseRun run = {
-        .made = d, .x = &call->in[0], .y = &call->in[1], .dw = call->out[0].data, .sums = call->workspace};
+        .plan = d, .x = &call->in[0], .y = &call->in[1], .dw = call->out[0].data, .sums = call->workspace};
     chunks_run(device, d->parts, 1, dw_parts, &run);
     chunks_run(device, run.x->shape.c, CHANNELS, dw_channels, &run);
     return OK;

@@ -45,7 +45,7 @@ static const char *image_dw_takes(const Device *device, const ConvProblem *p)
     return tensor_is_packed(p->x) ? NULL : "x is a slice";
 }
 
-static Status image_dw_create(Device *device, const ConvProblem *p, void **made)
+static Status image_dw_create(Device *device, const ConvProblem *p, void **plan)
 {
     const Window *v = &p->window;
     ImageDw *state = calloc(1, sizeof *state);
@@ -60,13 +60,13 @@ static Status image_dw_create(Device *device, const ConvProblem *p, void **made)
     state->threads = cpu_threads(device);
     state->sums_floats = (size_t)state->groups * TERMS * (size_t)p->y->shape.c;
     state->padded_floats = state->pads ? align_up((size_t)(shape_count(state->x) / state->x.n), 16) : 0;
-    *made = state;
+    *plan = state;
     return OK;
 }
 
-static size_t image_dw_workspace(const void *made)
+static size_t image_dw_workspace(const void *plan)
 {
-    const ImageDw *state = made;
+    const ImageDw *state = plan;
     size_t sums = (size_t)state->parts * state->sums_floats, padded = (size_t)state->threads * state->padded_floats;
     return (sums + padded) * sizeof(float);
 }
@@ -142,9 +142,9 @@ static void parts_chunk(void *context, int64_t first, int64_t end)
     }
 }
 
-static Status image_dw_run(const void *made, Device *device, OpCall *call)
+static Status image_dw_run(const void *plan, Device *device, OpCall *call)
 {
-    const ImageDw *state = made;
+    const ImageDw *state = plan;
     ImageDwRun run = {state, call};
     float *dw = call->out[0].data, *sums = part_sums(&run, 0);
     chunks_run(device, state->parts, 1, parts_chunk, &run);

@@ -85,7 +85,7 @@ TILE_INLINE Words words_spread(uint32_t word)
 
 /* ---- some lanes, and choices by lane */
 
-typedef __m256i Places, Bytes;
+typedef __m256i Positions, Bytes;
 
 TILE_INLINE bool mask_any(Mask mask)
 {
@@ -129,12 +129,12 @@ TILE_INLINE Vector add_some(Vector a, Vector b, Mask mask)
     return _mm256_blendv_ps(a, _mm256_add_ps(a, b), _mm256_castsi256_ps(mask));
 }
 
-TILE_INLINE Places places_same(int place)
+TILE_INLINE Positions positions_same(int position)
 {
-    return _mm256_set1_epi32(place);
+    return _mm256_set1_epi32(position);
 }
 
-TILE_INLINE Places places_choose(Places a, Places b, Mask mask)
+TILE_INLINE Positions positions_choose(Positions a, Positions b, Mask mask)
 {
     return _mm256_blendv_epi8(a, b, mask);
 }
@@ -144,10 +144,10 @@ TILE_INLINE int mask_count(Mask mask)
     return __builtin_popcount((unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(mask)));
 }
 
-/* Places are below 128, so that no saturation changes them. */
-TILE_INLINE void places_store(uint8_t *to, Places places, Mask mask)
+/* Positions are below 128, so that no saturation changes them. */
+TILE_INLINE void positions_store(uint8_t *to, Positions positions, Mask mask)
 {
-    __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(places), _mm256_extracti128_si256(places, 1));
+    __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(positions), _mm256_extracti128_si256(positions, 1));
     int64_t bytes = _mm_cvtsi128_si64(_mm_packus_epi16(words, words));
     int count = mask_count(mask);
     if (count == LANES)

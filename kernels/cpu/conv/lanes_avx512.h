@@ -149,7 +149,7 @@ TILE_INLINE void pixel_store(Dtype dtype, uint32_t *to, Vector value)
 
 /* ---- some lanes, and choices by lane */
 
-typedef __m512i Places; /* 32-bit integers */
+typedef __m512i Positions; /* 32-bit integers */
 typedef __m128i Bytes;
 
 TILE_INLINE bool mask_any(Mask mask)
@@ -210,20 +210,20 @@ TILE_INLINE Vector add_some(Vector a, Vector b, Mask mask)
     return _mm512_mask_add_ps(a, mask, a, b);
 }
 
-TILE_INLINE Places places_same(int place)
+TILE_INLINE Positions positions_same(int position)
 {
-    return _mm512_set1_epi32(place);
+    return _mm512_set1_epi32(position);
 }
 
 /* b in the lanes of the mask, else a */
-TILE_INLINE Places places_choose(Places a, Places b, Mask mask)
+TILE_INLINE Positions positions_choose(Positions a, Positions b, Mask mask)
 {
     return _mm512_mask_mov_epi32(a, mask, b);
 }
 
-TILE_INLINE void places_store(uint8_t *to, Places places, Mask mask)
+TILE_INLINE void positions_store(uint8_t *to, Positions positions, Mask mask)
 {
-    _mm_mask_storeu_epi8(to, mask, _mm512_cvtepi32_epi8(places));
+    _mm_mask_storeu_epi8(to, mask, _mm512_cvtepi32_epi8(positions));
 }
 
 TILE_INLINE Bytes bytes_load(const uint8_t *from, Mask mask)

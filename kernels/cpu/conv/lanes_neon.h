@@ -88,7 +88,7 @@ TILE_INLINE Words words_spread(uint32_t word)
 /* ---- some lanes, and choices by lane */
 
 typedef uint32x4_t Mask; /* 0 or all bits */
-typedef uint32x4_t Places, Bytes;
+typedef uint32x4_t Positions, Bytes;
 
 TILE_INLINE Mask mask_first(int64_t count)
 {
@@ -145,19 +145,19 @@ TILE_INLINE Vector add_some(Vector a, Vector b, Mask mask)
     return vbslq_f32(mask, vaddq_f32(a, b), a);
 }
 
-TILE_INLINE Places places_same(int place)
+TILE_INLINE Positions positions_same(int position)
 {
-    return vdupq_n_u32((uint32_t)place);
+    return vdupq_n_u32((uint32_t)position);
 }
 
-TILE_INLINE Places places_choose(Places a, Places b, Mask mask)
+TILE_INLINE Positions positions_choose(Positions a, Positions b, Mask mask)
 {
     return vbslq_u32(mask, b, a);
 }
 
-TILE_INLINE void places_store(uint8_t *to, Places places, Mask mask)
+TILE_INLINE void positions_store(uint8_t *to, Positions positions, Mask mask)
 {
-    const uint16x4_t halves = vmovn_u32(places);
+    const uint16x4_t halves = vmovn_u32(positions);
     const uint32_t bytes = vget_lane_u32(vreinterpret_u32_u8(vmovn_u16(vcombine_u16(halves, halves))), 0);
     const int count = mask_count(mask);
     if (count == LANES)

@@ -12,11 +12,11 @@
 
 enum { STRIDE_MAX = 2, PHASES_MAX = STRIDE_MAX * STRIDE_MAX };
 
-/* A phase along one axis, for m < places:
+/* A phase along one axis, for m < positions:
  *     dx[first + stride m] = sum over j < taps of dy[m + pad - j] w[tap + stride j]
  * Windows meet the pixels with m < met; the others are 0. */
 typedef struct PhaseAxis {
-    int32_t first, places, met, tap, taps, pad;
+    int32_t first, positions, met, tap, taps, pad;
 } PhaseAxis;
 
 typedef struct ConvPhase {
@@ -32,10 +32,10 @@ typedef struct PhasesDx {
 
 static PhaseAxis axis_of(int32_t first, int32_t side, int32_t out, int32_t k, int32_t stride, int32_t pad)
 {
-    PhaseAxis axis = {.first = first, .places = (side - first + stride - 1) / stride, .tap = (first + pad) % stride};
+    PhaseAxis axis = {.first = first, .positions = (side - first + stride - 1) / stride, .tap = (first + pad) % stride};
     axis.taps = axis.tap < k ? (k - axis.tap + stride - 1) / stride : 0;
     axis.pad = (first + pad) / stride;
-    axis.met = axis.taps ? (int32_t)smaller(axis.places, out - axis.pad + axis.taps - 1) : 0;
+    axis.met = axis.taps ? (int32_t)smaller(axis.positions, out - axis.pad + axis.taps - 1) : 0;
     return axis;
 }
 
@@ -63,7 +63,7 @@ static const char *phases_takes(const Device *device, const ConvProblem *p)
     if (v->stride_h == 1 && v->stride_w == 1) return "stride is 1";
     if (p->x->dtype != DTYPE_BF16 || p->y->dtype != DTYPE_BF16 || cpu_isa() < CPU_AMX) return "not in bf16 on AMX";
     if (v->stride_h > STRIDE_MAX || v->stride_w > STRIDE_MAX) return "stride is more than 2";
-    if (p->x->shape.c < IMAGE_CHANNELS) return "too few channels";
+    if (p->x->shape.c < FEW_CHANNELS) return "too few channels";
     for (int32_t k = 0; k < STRIDE_MAX; k++)
         if ((k < v->stride_h && !axis_fits(axis_h(p, k), p->y->shape.h)) ||
             (k < v->stride_w && !axis_fits(axis_w(p, k), p->y->shape.w)))
@@ -71,9 +71,9 @@ static const char *phases_takes(const Device *device, const ConvProblem *p)
     return NULL;
 }
 
-static void phases_destroy(void *made)
+static void phases_destroy(void *plan)
 {
-    PhasesDx *state = made;
+    PhasesDx *state = plan;
     for (int k = 0; k < state->count; k++) choice_free(&state->phase[k].conv.choice);
     free(state);
 }
@@ -91,7 +91,7 @@ static ConvProblem problem_of(const ConvProblem *p, const ConvPhase *phase, Tens
     return part;
 }
 
-static Status phases_create(Device *device, const ConvProblem *p, void **made)
+static Status phases_create(Device *device, const ConvProblem *p, void **plan)
 {
     Status st = OK;
     size_t own = 0, dx = 0, weights = 0;
@@ -112,16 +112,16 @@ static Status phases_create(Device *device, const ConvProblem *p, void **made)
     state->dx_offset = align_up(own, 64);
     state->weights_offset = state->dx_offset + align_up(dx, 64);
     state->workspace_bytes = state->weights_offset + weights;
-    *made = state;
+    *plan = state;
     state = NULL;
 out:
     if (state) phases_destroy(state);
     return st;
 }
 
-static size_t phases_workspace(const void *made)
+static size_t phases_workspace(const void *plan)
 {
-    return ((const PhasesDx *)made)->workspace_bytes;
+    return ((const PhasesDx *)plan)->workspace_bytes;
 }
 
 /* ---- run */
@@ -168,18 +168,18 @@ static void rows_chunk(void *context, int64_t first, int64_t end)
     const Tensor *x = &run->call->out[0];
     int64_t channels = x->shape.c;
     for (int64_t row = first; row < end; row++) {
-        int64_t n = row / h->places, m = row % h->places;
+        int64_t n = row / h->positions, m = row % h->positions;
         int64_t pixel = (n * x->shape.h + h->first + m * v->stride_h) * x->shape.w + w->first;
         const uint16_t *from = (const uint16_t *)run->dx + (n * h->met + m) * w->met * channels;
-        for (int64_t k = 0; k < w->places; k++, pixel += v->stride_w, from += channels)
+        for (int64_t k = 0; k < w->positions; k++, pixel += v->stride_w, from += channels)
             pixel_put(element_at(x, pixel * x->pitch), m < h->met && k < w->met ? from : NULL,
                       run->acc ? element_at(run->acc, pixel * run->acc->pitch) : NULL, channels);
     }
 }
 
-static Status phases_run(const void *made, Device *device, OpCall *call)
+static Status phases_run(const void *plan, Device *device, OpCall *call)
 {
-    const PhasesDx *state = made;
+    const PhasesDx *state = plan;
     OpCall bound = *call;
     PhaseRun run = {.call = call, .acc = conv_optional(call, 2)};
     run.dx = (char *)call->workspace + state->dx_offset;
@@ -190,15 +190,15 @@ static Status phases_run(const void *made, Device *device, OpCall *call)
             chunks_run(device, call->in[1].shape.n, 1, weights_chunk, &run);
             TRY(choice_run(&run.phase->conv.choice, device, &bound, run.dx));
         }
-        chunks_run(device, (int64_t)call->out[0].shape.n * run.phase->h.places, 1, rows_chunk, &run);
+        chunks_run(device, (int64_t)call->out[0].shape.n * run.phase->h.positions, 1, rows_chunk, &run);
     }
     return OK;
 }
 
 /* By the first phase that has taps: the others are zeros. */
-static void phases_explain(const void *made, KernelChoice *choice)
+static void phases_explain(const void *plan, KernelChoice *choice)
 {
-    const PhasesDx *state = made;
+    const PhasesDx *state = plan;
     KernelChoice phase = *choice;
     int first = 0;
     while (first < state->count && !state->phase[first].conv.choice.task) first++;

@@ -1,7 +1,7 @@
 /* The geometry of wgrad: how x and dy are cut into blocks and packed, and which pixels contribute to which part of dw.
  *
- * Along an axis with stride s, tap k of output i reads input i s + k - pad. Packed x has s *phases*: place u of phase p
- * is input u s + p - pad, so tap k of output i is place i + k / s of phase k mod s: a fixed shift. Places outside the
+ * Along an axis with stride s, tap k of output i reads input i s + k - pad. Packed x has s *phases*: position u of phase p
+ * is input u s + p - pad, so tap k of output i is position i + k / s of phase k mod s: a fixed shift. Positions outside the
  * image are packed as zeros, and skipped where a tile may skip them.
  * A block is some pairs of images, or some rows of one pair. If dw is large, the whole team packs a block and then
  * multiplies it, each thread taking tiles of dw. With few large blocks, sums are long, and dw is rarely read, written and
@@ -23,7 +23,7 @@ enum {
 typedef struct WgradAxis {
     int in, out, taps, stride, pad;
     int phases; /* in use */
-    int spread; /* places beyond `out` */
+    int spread; /* positions beyond `out` */
 } WgradAxis;
 
 typedef struct Wgrad {
@@ -57,7 +57,7 @@ static WgradAxis axis_of(int in, int out, int taps, int stride, int pad)
 
 /* ---- sizes */
 
-static int places(const Wgrad *g)
+static int positions(const Wgrad *g)
 {
     return g->w.out + g->w.spread;
 }
@@ -70,15 +70,15 @@ static int block_x_rows(const Wgrad *g, int rows)
 /* Pixels of dy of one pair: with rows of outputs, they stand in rows as wide as those of x. */
 static int64_t pair_dy_pixels(const Wgrad *g, int rows)
 {
-    return g->code->pack_rows ? rounded_up((int64_t)rows * places(g), g->code->step) : (int64_t)rows * g->w.out;
+    return g->code->pack_rows ? rounded_up((int64_t)rows * positions(g), g->code->step) : (int64_t)rows * g->w.out;
 }
 
 static int64_t pair_x_pixels(const Wgrad *g, int rows)
 {
-    return (int64_t)g->h.phases * g->w.phases * block_x_rows(g, rows) * places(g);
+    return (int64_t)g->h.phases * g->w.phases * block_x_rows(g, rows) * positions(g);
 }
 
-/* Zeros behind x: what the last step reads beyond the end, if dy is filled up to whole steps from the last tap's place. */
+/* Zeros behind x: what the last step reads beyond the end, if dy is filled up to whole steps from the last tap's position. */
 static int tail_pixels(const Wgrad *g)
 {
     return g->code->step - 1 + (g->code->pack_rows ? g->w.spread : 0);
@@ -142,16 +142,16 @@ static int32_t *panels_cut(int channels, int most, int *count)
     return first;
 }
 
-void wgrad_destroy(void *made)
+void wgrad_destroy(void *plan)
 {
-    Wgrad *g = made;
+    Wgrad *g = plan;
     if (!g) return;
     free(g->x_first);
     free(g->dy_first);
     free(g);
 }
 
-Status wgrad_create(const WgradCode *code, const ConvProblem *p, int threads, void **made)
+Status wgrad_create(const WgradCode *code, const ConvProblem *p, int threads, void **plan)
 {
     Status st = OK;
     const Tensor *x = p->x, *dy = p->y;
@@ -179,7 +179,7 @@ Status wgrad_create(const WgradCode *code, const ConvProblem *p, int threads, vo
     g->rows = even_share(g->h.out, rows);
     g->pairs = even_share(all, pairs);
     g->slices = small ? (int)smaller(SLICES, blocks_of(g)) : 0;
-    *made = g;
+    *plan = g;
     g = NULL;
 out:
     wgrad_destroy(g);
@@ -197,9 +197,9 @@ static size_t sums_bytes(const Wgrad *g)
     return align_up((size_t)dw_count(g) * sizeof(float), 64);
 }
 
-size_t wgrad_workspace(const void *made)
+size_t wgrad_workspace(const void *plan)
 {
-    const Wgrad *g = made;
+    const Wgrad *g = plan;
     if (!g->slices) return block_bytes(g);
     return (size_t)smaller(g->threads, g->slices) * block_bytes(g) + (size_t)(g->slices - 1) * sums_bytes(g);
 }
@@ -227,13 +227,13 @@ static WgradRow row_of(const Wgrad *g, const char *base, int pair, int64_t image
     return (WgradRow){.even = even, .odd = single ? even : even + image * element_bytes(g), .single = single};
 }
 
-/* Places of phase `phase` of a row. */
+/* Positions of phase `phase` of a row. */
 static void phase_pack(const Wgrad *g, const WgradPanels *panels, int64_t at, const WgradRow *row, int phase)
 {
     const WgradAxis *w = &g->w;
     int origin = phase - w->pad, lo = origin < 0 ? (-origin + w->stride - 1) / w->stride : 0;
     int hi = w->in > origin ? (w->in - 1 - origin) / w->stride + 1 : 0;
-    if (hi > places(g)) hi = places(g);
+    if (hi > positions(g)) hi = positions(g);
     if (lo > hi) lo = hi;
     WgradRow inner = *row;
     int64_t start = (int64_t)(lo * w->stride + origin) * g->x_pitch * element_bytes(g);
@@ -243,7 +243,7 @@ static void phase_pack(const Wgrad *g, const WgradPanels *panels, int64_t at, co
     if (hi > lo) inner.even = (const char *)row->even + start, inner.odd = (const char *)row->odd + start;
     zeros_pack(panels, at, lo);
     g->code->pack(panels, at + lo, &inner);
-    zeros_pack(panels, at + hi, places(g) - hi);
+    zeros_pack(panels, at + hi, positions(g) - hi);
 }
 
 /* Unit `unit` of a block's x: a row of a phase of a pair. */
@@ -253,9 +253,9 @@ static void x_row_pack(const WgradBlock *block, int64_t unit)
     int rows = block_x_rows(g, block->rows), u = (int)(unit % rows), phases = (int)(unit / rows);
     int phase_w = phases % g->w.phases, phase_h = phases / g->w.phases % g->h.phases;
     int pair = phases / g->w.phases / g->h.phases, h = (block->row + u) * g->h.stride + phase_h - g->h.pad;
-    int64_t at = unit * places(g), line = (int64_t)g->w.in * g->x_pitch;
+    int64_t at = unit * positions(g), line = (int64_t)g->w.in * g->x_pitch;
     if (h < 0 || h >= g->h.in) {
-        zeros_pack(&block->x_panels, at, places(g));
+        zeros_pack(&block->x_panels, at, positions(g));
         return;
     }
     WgradRow row = row_of(g, block->x, block->pair + pair, g->h.in * line, h * line);
@@ -275,9 +275,9 @@ static void dy_row_pack(const WgradBlock *block, int64_t unit)
         g->code->pack(&block->dy_panels, unit * width, &row);
         return;
     }
-    int64_t at = pair * pair_dy_pixels(g, block->rows) + (int64_t)r * places(g);
-    int64_t end = r + 1 < block->rows ? at + places(g) : (pair + 1) * pair_dy_pixels(g, block->rows);
-    row.places = end - at;
+    int64_t at = pair * pair_dy_pixels(g, block->rows) + (int64_t)r * positions(g);
+    int64_t end = r + 1 < block->rows ? at + positions(g) : (pair + 1) * pair_dy_pixels(g, block->rows);
+    row.positions = end - at;
     g->code->pack_rows(&block->dy_panels, at, &row);
 }
 
@@ -333,7 +333,7 @@ static void tile_join(WgradTile *tile)
 static WgradTile tile_at(const WgradBlock *block, int panel, int tap)
 {
     const Wgrad *g = block->wgrad;
-    int r = tap / g->w.taps, s = tap % g->w.taps, width = places(g);
+    int r = tap / g->w.taps, s = tap % g->w.taps, width = positions(g);
     int top = block->row, bottom = block->row + block->rows, left = 0, right = g->w.out;
     int first = g->x_first[panel], words = g->x_first[panel + 1] - first;
     int64_t image_rows = block_x_rows(g, block->rows), phase = r % g->h.stride * g->w.phases + s % g->w.stride;
@@ -480,10 +480,10 @@ static void sums_chunk(void *context, int64_t first, int64_t end)
         row_add(run->dw + first, (const float *)(const void *)sums + first, end - first);
 }
 
-Status wgrad_run(const void *made, Device *device, OpCall *call)
+Status wgrad_run(const void *plan, Device *device, OpCall *call)
 {
     enum { SUMS_CHUNK = 2048 };
-    const Wgrad *g = made;
+    const Wgrad *g = plan;
     WgradRun run = {g, call->in[0].data, call->in[1].data, call->out[0].data, call->workspace};
     if (g->slices) {
         chunks_run(device, g->slices, 1, slices_chunk, &run);

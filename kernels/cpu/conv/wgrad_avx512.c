@@ -1,5 +1,6 @@
-/* Tiles of wgrad with AVX-512: 16 outputs x up to 3 vectors of inputs, in two halves of 8 outputs, whose sums stay in registers
- * for the whole tile. Words are pairs of bf16 (vdpbf16ps) or floats.
+/* Weight gradients with vectors of AVX-512, in f32 and bf16: tiles of wgrad, and Winograd's algorithms. A tile is 16 outputs x up
+ * to 3 vectors of inputs, in two halves of 8 outputs, whose sums stay in registers for the whole tile. Words are pairs of bf16
+ * (vdpbf16ps) or floats.
  *
  * Those of f32 are for Winograd's algorithms, which pack by themselves, and for windows of 5x5 and stride 2; other plain weight
  * gradients in f32 are as fast with oneDNN. */
@@ -9,6 +10,7 @@
 #include "kernels/cpu/conv/lanes_avx512.h"
 
 #include "kernels/cpu/conv/gemm_tile.h"
+#include "kernels/cpu/conv/winograd_dw_kernel.h"
 
 enum { HALF = 8 };
 
@@ -47,4 +49,14 @@ TILE_CODE static void tile_run_f32(const WgradTile *tile)
 
 const WgradCode wgrad_avx512 = WGRAD_VECTOR_CODE(2, tile_run_bf16, wgrad_pack);
 const WgradCode wgrad_f32_avx512 = WGRAD_VECTOR_CODE(1, tile_run_f32, wgrad_pack_f32);
+
+/* ---- Winograd's algorithms */
+
+const WinogradDwCode winograd_dw_avx512[WINOGRAD_ALGORITHMS] = WINOGRAD_DW_CODES;
+
+WINOGRAD_DW_PACK(F2_3, DTYPE_BF16)
+WINOGRAD_DW_PACK(F4_7, DTYPE_BF16)
+WINOGRAD_DW_PIXEL(DTYPE_BF16)
+const WinogradDwCode winograd_dw_bf16[WINOGRAD_ALGORITHMS] = {WINOGRAD_DW_CODE(F2_3, DTYPE_BF16),
+                                                              WINOGRAD_DW_CODE(F4_7, DTYPE_BF16)};
 #endif

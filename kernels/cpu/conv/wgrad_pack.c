@@ -89,13 +89,13 @@ TILE_INLINE void transpose(__m512i r[WGRAD_LANES])
     }
 }
 
-/* Up to 16 pixels of 16 channels, as places `at` and following of a panel: the end of a square and the beginning of the next. */
+/* Up to 16 pixels of 16 channels, as positions `at` and following of a panel: the end of a square and the beginning of the next. */
 TILE_CODE static void pack_square(const WgradRow *row, int64_t pixel, int channel, uint32_t *panel, int64_t at)
 {
     enum { SQUARE = WGRAD_LANES * WGRAD_LANES };
     __m512i r[WGRAD_LANES];
-    int64_t left = row->pixels - pixel, places = row->places - pixel;
-    unsigned columns = places >= WGRAD_LANES ? 0xFFFF : (1u << places) - 1, offset = (unsigned)(at % WGRAD_LANES);
+    int64_t left = row->pixels - pixel, positions = row->positions - pixel;
+    unsigned columns = positions >= WGRAD_LANES ? 0xFFFF : (1u << positions) - 1, offset = (unsigned)(at % WGRAD_LANES);
     unsigned here = columns & (0xFFFFu >> offset);
     uint32_t *to = panel + at / WGRAD_LANES * SQUARE + offset;
     Masks masks = masks_for(row, channel), none = {0, 0};
@@ -114,7 +114,7 @@ TILE_CODE static void pack_square(const WgradRow *row, int64_t pixel, int channe
 
 TILE_CODE void wgrad_pack_rows(const WgradPanels *panels, int64_t at, const WgradRow *row)
 {
-    for (int64_t p = 0; p < row->places; p += WGRAD_LANES)
+    for (int64_t p = 0; p < row->positions; p += WGRAD_LANES)
         for (int k = 0; k < panels->count; k++)
             pack_square(row, p, panels->first[k], panels->words + panels->first[k] * panels->pixels, at + p);
 }

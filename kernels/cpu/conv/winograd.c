@@ -32,7 +32,7 @@ static int64_t pairs_inside(int x, int y, int taps, int pad)
 }
 
 /* Algorithms of six points are for networks that ask for them, in f32, where they save enough products. */
-static const char *six_points_decline(const Device *device, const ConvProblem *p, WinogradAlgorithm a)
+static const char *alpha_six_decline(const Device *device, const ConvProblem *p, WinogradAlgorithm a)
 {
     enum { OF_2X2 = 87, OF_PLAIN = 60 }; /* % of the products of F(2x2, 3x3), and of plain sums, at most */
     const Shape x = p->x->shape, y = p->y->shape, *to = p->kind == OP_CONV_DX ? &x : &y;
@@ -73,7 +73,7 @@ const char *winograd_declines(const Device *device, const ConvProblem *p, Winogr
 {
     if (window_declines(&p->window, a)) return window_declines(&p->window, a);
     if (settings_decline(device, p)) return settings_decline(device, p);
-    return winograd_alpha(a) == ALPHA_MOST ? six_points_decline(device, p, a) : NULL;
+    return winograd_alpha(a) == ALPHA_MOST ? alpha_six_decline(device, p, a) : NULL;
 }
 
 LineTiles line_tiles(int pixels, int outputs, int pad)
@@ -130,7 +130,7 @@ static const char *f2_3_takes(const Device *device, const ConvProblem *p)
 }
 
 /* Weights are transformed to four times as many, or 36 for 25. */
-static const char *six_points_take(const Device *device, const ConvProblem *p, WinogradAlgorithm a)
+static const char *alpha_six_take(const Device *device, const ConvProblem *p, WinogradAlgorithm a)
 {
     enum { FEW_CHANNELS = 16, FEW_TILES = 128, FEW_TILES_KEPT = 64 };
     const char *declines = winograd_declines(device, p, a);
@@ -141,12 +141,12 @@ static const char *six_points_take(const Device *device, const ConvProblem *p, W
 
 static const char *f4_3_takes(const Device *device, const ConvProblem *p)
 {
-    return six_points_take(device, p, F4_3);
+    return alpha_six_take(device, p, F4_3);
 }
 
 static const char *f2_5_takes(const Device *device, const ConvProblem *p)
 {
-    return six_points_take(device, p, F2_5);
+    return alpha_six_take(device, p, F2_5);
 }
 
 static const char *f4_7_takes(const Device *device, const ConvProblem *p)
@@ -234,9 +234,9 @@ static size_t u_bytes(const WinogradPlan *g)
     return (size_t)g->points * (size_t)g->x.c * (size_t)g->y.c * dtype_bytes(g->dtype);
 }
 
-static void winograd_destroy(void *made)
+static void winograd_destroy(void *plan)
 {
-    WinogradPlan *g = made;
+    WinogradPlan *g = plan;
     if (!g) return;
     free(g->zeros);
     free(g->kept);
@@ -248,7 +248,7 @@ static Shape pixels_in_line(Shape s)
     return (Shape){1, s.c, 1, (int)shape_pixels(s)};
 }
 
-static Status winograd_create(const Device *device, const ConvProblem *p, WinogradAlgorithm a, void **made)
+static Status winograd_create(const Device *device, const ConvProblem *p, WinogradAlgorithm a, void **plan)
 {
     const Tensor *x = conv_from(p), *y = conv_to(p);
     WinogradPlan *g = calloc(1, sizeof *g);
@@ -272,13 +272,13 @@ static Status winograd_create(const Device *device, const ConvProblem *p, Winogr
         winograd_destroy(g);
         return FAIL(ERR_MEMORY, "no memory for the Winograd convolution '%s'", p->call->name);
     }
-    *made = g;
+    *plan = g;
     return OK;
 }
 
-static size_t winograd_workspace(const void *made)
+static size_t winograd_workspace(const void *plan)
 {
-    const WinogradPlan *g = made;
+    const WinogradPlan *g = plan;
     return (g->kept ? 0 : u_bytes(g)) + (size_t)g->threads * winograd_thread_bytes(g);
 }
 
@@ -290,9 +290,9 @@ static Finish finish_of(const OpCall *call)
     return (Finish){bias ? bias->data : NULL, call->kind == OP_CONV && call->attr.conv.relu};
 }
 
-static Status winograd_run(const void *made, Device *device, OpCall *call)
+static Status winograd_run(const void *plan, Device *device, OpCall *call)
 {
-    const WinogradPlan *g = made;
+    const WinogradPlan *g = plan;
     WinogradRun run = {.plan = g,
                        .finish = finish_of(call),
                        .x = call->in[0].data,
@@ -311,9 +311,9 @@ static Status winograd_run(const void *made, Device *device, OpCall *call)
 /* ---- the rows of the list */
 
 #define WINOGRAD_ROW(row, algorithm, prefix, title, share)                                                             \
-    static Status prefix##_create(Device *device, const ConvProblem *p, void **made)                                   \
+    static Status prefix##_create(Device *device, const ConvProblem *p, void **plan)                                   \
     {                                                                                                                  \
-        return winograd_create(device, p, algorithm, made);                                                            \
+        return winograd_create(device, p, algorithm, plan);                                                            \
     }                                                                                                                  \
     const ConvImpl row = {.name = title,                                                                               \
                           .takes = prefix##_takes,                                                                     \

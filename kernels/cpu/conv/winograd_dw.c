@@ -18,7 +18,7 @@
  *           of dw from all its points.
  *   BLOCKS  1-D tiles: a block is some image groups, packed by the team; then each thread multiplies panels of outputs with all
  *           of x. Sums are m[output][point][input] until the last block. */
-#include "kernels/cpu/conv/winograd_dw.h"
+#include "kernels/cpu/conv/wgrad.h"
 
 #ifdef CPU_HAS_LANES
 enum {
@@ -191,9 +191,9 @@ static size_t m_bytes(const WinogradDw *g)
     return (size_t)count * sizeof(float);
 }
 
-static size_t dw_workspace(const void *made)
+static size_t dw_workspace(const void *plan)
 {
-    const WinogradDw *g = made;
+    const WinogradDw *g = plan;
     return m_bytes(g) + (g->order == SLICES ? (size_t)smaller(g->threads, g->slices) : 1) * block_bytes(g);
 }
 
@@ -243,7 +243,7 @@ static void lines_plan(const ConvProblem *p, WinogradDw *g)
     g->most = (int)smaller(g->span, larger(1, groups) * g->strips);
 }
 
-static Status dw_create(Device *device, const ConvProblem *p, WinogradAlgorithm a, void **made)
+static Status dw_create(Device *device, const ConvProblem *p, WinogradAlgorithm a, void **plan)
 {
     const Tensor *x = p->x, *dy = p->y;
     bool down = a == F4_7 && p->window.kh > 1;
@@ -261,7 +261,7 @@ static Status dw_create(Device *device, const ConvProblem *p, WinogradAlgorithm 
                       .x_panels = panels_of(LANES, x->shape.c),
                       .threads = cpu_threads(device)};
     (a == F4_7 ? lines_plan : tiles_plan)(p, g);
-    *made = g;
+    *plan = g;
     return OK;
 }
 
@@ -481,11 +481,11 @@ static void blocks_run(DwRun *run, const Device *device)
     }
 }
 
-static Status dw_run(const void *made, Device *device, OpCall *call)
+static Status dw_run(const void *plan, Device *device, OpCall *call)
 {
     static void (*const orders[])(DwRun *,
                                   const Device *) = {[SLICES] = slices_run, [PARTS] = parts_run, [BLOCKS] = blocks_run};
-    const WinogradDw *g = made;
+    const WinogradDw *g = plan;
     DwRun run = {.g = g, .x = call->in[0].data, .dy = call->in[1].data, .dw = call->out[0].data};
     run.m = call->workspace;
     run.words = (char *)call->workspace + m_bytes(g);
@@ -500,9 +500,9 @@ static Status dw_run(const void *made, Device *device, OpCall *call)
     {                                                                                                                  \
         return dw_takes(device, p, algorithm);                                                                         \
     }                                                                                                                  \
-    static Status create_##algorithm(Device *device, const ConvProblem *p, void **made)                                \
+    static Status create_##algorithm(Device *device, const ConvProblem *p, void **plan)                                \
     {                                                                                                                  \
-        return dw_create(device, p, algorithm, made);                                                                  \
+        return dw_create(device, p, algorithm, plan);                                                                  \
     }                                                                                                                  \
     const ConvImpl row = {.name = "winograd " title,                                                                   \
                           .takes = takes_##algorithm,                                                                  \

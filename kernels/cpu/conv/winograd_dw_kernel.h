@@ -3,7 +3,7 @@
  * as constants. */
 #pragma once
 
-#include "kernels/cpu/conv/winograd_dw.h"
+#include "kernels/cpu/conv/wgrad.h"
 #include "kernels/cpu/conv/winograd_matrices.h"
 
 TILE_INLINE Vector row_load(Dtype dtype, const PixelRow *row, int64_t w)

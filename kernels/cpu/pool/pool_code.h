@@ -1,8 +1,8 @@
 /* Maximum over 3x3 and its gradient by vectors; see pool_rows.h. Written once, and included after the header of a kind of vectors.
  *
- * The largest of nine and its place stay in registers. In the gradient, the 2x2 pixels at an even place are reached by
+ * The largest of nine and its position stay in registers. In the gradient, the 2x2 pixels at an even position are reached by
  * four windows:
- *   A B   pixel (0, 0) is place 8 of A, 6 of B, 2 of C, 0 of D; (0, 1) is 7 of B, 1 of D;
+ *   A B   pixel (0, 0) is position 8 of A, 6 of B, 2 of C, 0 of D; (0, 1) is 7 of B, 1 of D;
  *   C D   pixel (1, 0) is 5 of C, 3 of D; (1, 1) is 4 of D
  * so that every window is read four times instead of nine. */
 #pragma once
@@ -15,19 +15,19 @@ enum { TAPS = 9, NOWHERE = 64 };
 
 /* A vector of channels; returns which of them have a NaN. */
 TILE_INLINE Mask nine_lanes(Dtype dtype, const void *x, int64_t row_stride, int64_t stride, Mask mask, Vector *best,
-                            Places *place)
+                            Positions *position)
 {
     Vector top = some_load(dtype, x, 0, mask);
-    Places at = places_same(0);
+    Positions at = positions_same(0);
     Mask bad = vector_is_nan(top);
     for (int k = 1; k < TAPS; k++) {
         Vector value = some_load(dtype, x, k / 3 * row_stride + k % 3 * stride, mask);
         bad = mask_or(bad, vector_is_nan(value));
-        at = places_choose(at, places_same(k), vector_above(value, top));
+        at = positions_choose(at, positions_same(k), vector_above(value, top));
         top = vector_max(value, top); /* if equal, the second operand: the earlier maximum */
     }
     *best = top;
-    *place = at;
+    *position = at;
     return bad;
 }
 
@@ -39,11 +39,11 @@ TILE_INLINE void nine_max(Dtype dtype, const void *x, int64_t row_stride, int64_
     for (int64_t i = 0; i < c; i += LANES) {
         Mask mask = mask_first(c - i);
         Vector best;
-        Places place;
-        *nan = mask_any(nine_lanes(dtype, (const char *)x + i * bytes, row_stride, stride, mask, &best, &place));
+        Positions position;
+        *nan = mask_any(nine_lanes(dtype, (const char *)x + i * bytes, row_stride, stride, mask, &best, &position));
         if (*nan) return;
         if (y) some_store_exact(dtype, y, i, best, mask);
-        if (argmax) places_store(argmax + i, place, mask);
+        if (argmax) positions_store(argmax + i, position, mask);
     }
 }
 
@@ -57,7 +57,7 @@ TILE_CODE static bool max_of_9(Dtype dtype, const void *x, int64_t row_stride, i
 
 /* ---- gradient */
 
-/* 2x2 pixels. Window w (A, B, C, D) has places `absent[w]` too large if it does not exist. */
+/* 2x2 pixels. Window w (A, B, C, D) has positions `absent[w]` too large if it does not exist. */
 typedef struct Four {
     const void *dy[4], *acc[4];
     const uint8_t *argmax[4];
@@ -70,10 +70,10 @@ typedef struct FourWindows {
     Bytes argmax[4];
 } FourWindows;
 
-/* sum + the gradient that window w sends to its place `place`. */
-TILE_INLINE Vector sent(const Four *f, const FourWindows *lanes, int w, int place, Vector sum)
+/* sum + the gradient that window w sends to its position `position`. */
+TILE_INLINE Vector sent(const Four *f, const FourWindows *lanes, int w, int position, Vector sum)
 {
-    return add_some(sum, lanes->dy[w], bytes_equal(lanes->argmax[w], place + f->absent[w]));
+    return add_some(sum, lanes->dy[w], bytes_equal(lanes->argmax[w], position + f->absent[w]));
 }
 
 TILE_INLINE void dx_store(Dtype dtype, const Four *f, int pixel, int64_t i, Vector sum, Mask mask)

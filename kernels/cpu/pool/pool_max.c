@@ -1,6 +1,6 @@
 /* Maximum over windows.
  *
- * The first largest element of the window wins, NaN beats everything; its place (row * kw + column) is kept as u8. Whole
+ * The first largest element of the window wins, NaN beats everything; its position (row * kw + column) is kept as u8. Whole
  * windows of 3x3 are computed by vectors (pool_code.h) if the processor has the instructions. */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/pool/pool_rows.h"
@@ -25,14 +25,14 @@ typedef struct MaxPool {
 
 enum { TAP_GROUP = 3 };
 
-/* Compare `taps` rows of x, numbered first, first + 1, ..., with best[n] and place[n]. */
+/* Compare `taps` rows of x, numbered first, first + 1, ..., with best[n] and position[n]. */
 VECTOR_INLINE void max_rows(Dtype dtype, int taps, const void *x, int64_t stride, int32_t first, bool begin,
-                            float *best, int32_t *place, int64_t n)
+                            float *best, int32_t *position, int64_t n)
 {
     VECTOR_LOOP
     for (int64_t i = 0; i < n; i++) {
         float top = begin ? -INFINITY : best[i];
-        int32_t at = begin ? first : place[i];
+        int32_t at = begin ? first : position[i];
         for (int k = 0; k < taps; k++) {
             float value = load(dtype, x, k * stride + i);
             bool wins = (value > top) | (value != value);
@@ -40,41 +40,42 @@ VECTOR_INLINE void max_rows(Dtype dtype, int taps, const void *x, int64_t stride
             at = wins ? first + k : at;
         }
         best[i] = top;
-        place[i] = at;
+        position[i] = at;
     }
 }
 
 /* max_rows with the number of rows, and whether they are the first, as constants of the loop. */
 VECTOR_INLINE void max_group(Dtype dtype, int taps, const void *x, int64_t stride, int32_t first, bool begin,
-                             float *best, int32_t *place, int64_t n)
+                             float *best, int32_t *position, int64_t n)
 {
     if (taps == 3 && begin)
-        max_rows(dtype, 3, x, stride, first, true, best, place, n);
+        max_rows(dtype, 3, x, stride, first, true, best, position, n);
     else if (taps == 3)
-        max_rows(dtype, 3, x, stride, first, false, best, place, n);
+        max_rows(dtype, 3, x, stride, first, false, best, position, n);
     else if (taps == 2 && begin)
-        max_rows(dtype, 2, x, stride, first, true, best, place, n);
+        max_rows(dtype, 2, x, stride, first, true, best, position, n);
     else if (taps == 2)
-        max_rows(dtype, 2, x, stride, first, false, best, place, n);
+        max_rows(dtype, 2, x, stride, first, false, best, position, n);
     else if (begin)
-        max_rows(dtype, 1, x, stride, first, true, best, place, n);
+        max_rows(dtype, 1, x, stride, first, true, best, position, n);
     else
-        max_rows(dtype, 1, x, stride, first, false, best, place, n);
+        max_rows(dtype, 1, x, stride, first, false, best, position, n);
 }
 
 /* One window, one block of channels. rows/columns: the part of the window inside the image. */
 VECTOR_INLINE void max_window(Dtype dtype, const void *x, int64_t row_stride, int64_t stride, int rows, int columns,
-                              int32_t first, int32_t kw, float *best, int32_t *place, int64_t n)
+                              int32_t first, int32_t kw, float *best, int32_t *position, int64_t n)
 {
     int64_t bytes = dtype == DTYPE_F32 ? 4 : 2;
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < columns; j += TAP_GROUP)
             max_group(dtype, (int)smaller(TAP_GROUP, columns - j),
                       (const char *)x + (i * row_stride + j * stride) * bytes, stride, first + i * kw + j,
-                      i == 0 && j == 0, best, place, n);
+                      i == 0 && j == 0, best, position, n);
 }
 
-VECTOR_INLINE void max_store(Dtype dtype, const float *best, const int32_t *place, void *y, uint8_t *argmax, int64_t n)
+VECTOR_INLINE void max_store(Dtype dtype, const float *best, const int32_t *position, void *y, uint8_t *argmax,
+                             int64_t n)
 {
     if (y) {
         VECTOR_LOOP
@@ -82,7 +83,7 @@ VECTOR_INLINE void max_store(Dtype dtype, const float *best, const int32_t *plac
     }
     if (argmax) {
         VECTOR_LOOP
-        for (int64_t i = 0; i < n; i++) argmax[i] = (uint8_t)place[i];
+        for (int64_t i = 0; i < n; i++) argmax[i] = (uint8_t)position[i];
     }
 }
 
@@ -91,12 +92,12 @@ VECTOR_INLINE void max_pixel(Dtype dtype, const void *x, int64_t row_stride, int
                              int32_t first, int32_t kw, void *y, uint8_t *argmax, int64_t c)
 {
     float best[BLOCK_ELEMENTS];
-    int32_t place[BLOCK_ELEMENTS];
+    int32_t position[BLOCK_ELEMENTS];
     int64_t bytes = dtype == DTYPE_F32 ? 4 : 2;
     for (int64_t i = 0; i < c; i += BLOCK_ELEMENTS) {
         int64_t n = smaller(BLOCK_ELEMENTS, c - i);
-        max_window(dtype, (const char *)x + i * bytes, row_stride, stride, rows, columns, first, kw, best, place, n);
-        max_store(dtype, best, place, y ? (char *)y + i * bytes : NULL, argmax ? argmax + i : NULL, n);
+        max_window(dtype, (const char *)x + i * bytes, row_stride, stride, rows, columns, first, kw, best, position, n);
+        max_store(dtype, best, position, y ? (char *)y + i * bytes : NULL, argmax ? argmax + i : NULL, n);
     }
 }
 

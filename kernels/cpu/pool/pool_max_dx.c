@@ -7,11 +7,11 @@
 
 enum { COVER_GROUP = 4 }; /* windows over one pixel that are gathered in one pass */
 
-/* A window over a pixel of dx: its dy, argmax and (or NULL) y, and the place that this pixel has in it. */
+/* A window over a pixel of dx: its dy, argmax and (or NULL) y, and the position that this pixel has in it. */
 typedef struct Cover {
     const void *dy, *y;
     const uint8_t *argmax;
-    int32_t place;
+    int32_t position;
 } Cover;
 
 typedef struct MaxPoolGrad {
@@ -37,7 +37,7 @@ VECTOR_INLINE float gathered(Dtype dtype, int count, bool relu, const Cover *cov
 {
     float sum = 0;
     for (int k = 0; k < count; k++) {
-        float sent = kept(cover[k].argmax[i] == cover[k].place, load(dtype, cover[k].dy, i));
+        float sent = kept(cover[k].argmax[i] == cover[k].position, load(dtype, cover[k].dy, i));
         if (relu) sent = kept(load(dtype, cover[k].y, i) > 0.0f, sent);
         sum += sent;
     }
@@ -168,8 +168,8 @@ VECTOR_INLINE void square_rows(Dtype dtype, bool relu, Square s, int64_t n)
     for (int64_t i = 0; i < n; i++) {
         float sent = load(dtype, s.dy, i);
         if (relu) sent = kept(load(dtype, s.y, i) > 0.0f, sent);
-        int32_t place = s.argmax[i];
-        for (int q = 0; q < 4; q++) store(dtype, s.dx[q], i, kept(place == q, sent));
+        int32_t position = s.argmax[i];
+        for (int q = 0; q < 4; q++) store(dtype, s.dx[q], i, kept(position == q, sent));
     }
 }
 

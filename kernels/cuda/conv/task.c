@@ -18,7 +18,7 @@ typedef struct TaskChoice {
     void *x, *w, *y, *workspace, *cast; /* for timing */
 } TaskChoice;
 
-/* ---- candidates */
+/* ---- shapes */
 
 static int32_t channels_padded(int32_t c, Dtype dtype)
 {
@@ -38,6 +38,8 @@ void conv_fit(Dtype dtype, Shape *x, Shape *w, Shape *y, Window *window, int32_t
     x->h += abs(window->more_h), x->w += abs(window->more_w);
     window->more_h = window->more_w = 0;
 }
+
+/* ---- candidates */
 
 static Product product_of(const Device *device, const TaskSpec *s)
 {

@@ -18,11 +18,11 @@ struct PoolOperands {
 };
 
 /* The pixel of `out` that this thread works on; false if there is none. */
-struct PoolPlace {
+struct PoolPosition {
     uint32_t pixel, n, i, j, channel;
 };
 
-DEVICE bool pool_place(const PoolOperands &o, const Rows &rows, int lanes, PoolPlace *at)
+DEVICE bool pool_position(const PoolOperands &o, const Rows &rows, int lanes, PoolPosition *at)
 {
     uint32_t vector = rows_vector(rows);
     at->pixel = blockIdx.x * rows.down + threadIdx.y;
@@ -37,35 +37,35 @@ DEVICE int64_t pool_pixel(Shape s, uint32_t n, int32_t i, int32_t j)
     return ((int64_t)n * s.h + i) * s.w + j;
 }
 
-/* Places of V channels as words of four: bytes of a register are dear. */
-template <int V> struct __attribute__((aligned(V == 8 ? 8 : 4))) PlaceWords {
+/* Positions of V channels as words of four: bytes of a register are dear. */
+template <int V> struct __attribute__((aligned(V == 8 ? 8 : 4))) PositionWords {
     uint32_t word[(V + 3) / 4];
     MEMBER void load(const unsigned char *from)
     {
         if constexpr (V == 1)
             word[0] = *from;
         else
-            *this = *(const PlaceWords *)from;
+            *this = *(const PositionWords *)from;
     }
     MEMBER void store(unsigned char *to) const
     {
         if constexpr (V == 1)
             *to = (unsigned char)word[0];
         else
-            *(PlaceWords *)to = *this;
+            *(PositionWords *)to = *this;
     }
-    MEMBER void fill(uint32_t place)
+    MEMBER void fill(uint32_t position)
     {
         UNROLL
-        for (int k = 0; k < V; k += 4) word[k / 4] = place * 0x01010101u;
+        for (int k = 0; k < V; k += 4) word[k / 4] = position * 0x01010101u;
     }
     /* No sum exceeds a byte. */
-    MEMBER void add(uint32_t place)
+    MEMBER void add(uint32_t position)
     {
         UNROLL
-        for (int k = 0; k < V; k += 4) word[k / 4] += place * 0x01010101u;
+        for (int k = 0; k < V; k += 4) word[k / 4] += position * 0x01010101u;
     }
-    MEMBER void take(int k, const PlaceWords &from)
+    MEMBER void take(int k, const PositionWords &from)
     {
         uint32_t mask = 0xFFu << k % 4 * 8;
         word[k / 4] = (word[k / 4] & ~mask) | (from.word[k / 4] & mask);
@@ -74,12 +74,12 @@ template <int V> struct __attribute__((aligned(V == 8 ? 8 : 4))) PlaceWords {
     {
         word[k / 4] |= 0xFFu << k % 4 * 8;
     }
-    /* Zeros where it is `place`: to find one in a word takes one instruction, to find `place` two. */
-    MEMBER PlaceWords other_than(uint32_t place) const
+    /* Zeros where it is `position`: to find one in a word takes one instruction, to find `position` two. */
+    MEMBER PositionWords other_than(uint32_t position) const
     {
-        PlaceWords other;
+        PositionWords other;
         UNROLL
-        for (int k = 0; k < V; k += 4) other.word[k / 4] = word[k / 4] ^ place * 0x01010101u;
+        for (int k = 0; k < V; k += 4) other.word[k / 4] = word[k / 4] ^ position * 0x01010101u;
         return other;
     }
     MEMBER bool none(int k) const
@@ -96,7 +96,7 @@ DEVICE int64_t pool_index(const Tensor &t, uint32_t pixel, uint32_t channel)
 
 /* Pixels j, j + 1, ... of row i of o.in, none behind `end`. */
 template <typename T, int V>
-DEVICE void pool_row(const PoolOperands &o, const PoolPlace &at, int32_t i, int32_t j, int32_t end, float (*x)[V])
+DEVICE void pool_row(const PoolOperands &o, const PoolPosition &at, int32_t i, int32_t j, int32_t end, float (*x)[V])
 {
     UNROLL
     for (int r = 0; r < POOL_ROW; r++) {
@@ -105,16 +105,16 @@ DEVICE void pool_row(const PoolOperands &o, const PoolPlace &at, int32_t i, int3
     }
 }
 
-/* ---- places in 16 or fewer bytes: V bytes of argmax at once */
+/* ---- positions in 16 or fewer bytes: V bytes of argmax at once */
 
-template <int V> struct Places {
-    unsigned char place[V];
+template <int V> struct Positions {
+    unsigned char position[V];
 };
-template <> struct __attribute__((aligned(4))) Places<4> {
-    unsigned char place[4];
+template <> struct __attribute__((aligned(4))) Positions<4> {
+    unsigned char position[4];
 };
-template <> struct __attribute__((aligned(8))) Places<8> {
-    unsigned char place[8];
+template <> struct __attribute__((aligned(8))) Positions<8> {
+    unsigned char position[8];
 };
 
 /* ---- maximum */
@@ -134,17 +134,17 @@ struct AsIs {
 template <typename T, int V, typename Body>
 BOUNDED max_pool_kernel(const __grid_constant__ PoolOperands o, const __grid_constant__ Body body, const Rows rows)
 {
-    PoolPlace at;
-    if (!pool_place(o, rows, V, &at)) return;
+    PoolPosition at;
+    if (!pool_position(o, rows, V, &at)) return;
     typename Body::template Vectors<V> own;
     own.template load<T>(body, at.channel);
     const Window &w = o.window;
     Shape s = o.in.shape;
     int32_t top = (int32_t)at.i * w.stride_h - w.pad_h, left = (int32_t)at.j * w.stride_w - w.pad_w;
     float best[V];
-    Places<V> places;
+    Positions<V> positions;
     UNROLL
-    for (int k = 0; k < V; k++) best[k] = -INFINITY, places.place[k] = 0;
+    for (int k = 0; k < V; k++) best[k] = -INFINITY, positions.position[k] = 0;
     bool begun = false;
     int32_t j_end = min(w.kw, s.w - left);
     for (int32_t i = max(0, -top); i < w.kh && top + i < s.h; i++)
@@ -154,35 +154,36 @@ BOUNDED max_pool_kernel(const __grid_constant__ PoolOperands o, const __grid_con
             UNROLL
             for (int r = 0; r < POOL_ROW; r++) {
                 own.template apply<T>(body, x[r]);
-                unsigned char place = (unsigned char)(i * w.kw + j + r);
+                unsigned char position = (unsigned char)(i * w.kw + j + r);
                 bool is_new = j + r < j_end;
                 UNROLL
                 for (int k = 0; k < V; k++)
                     if (is_new && (!begun || x[r][k] > best[k] || x[r][k] != x[r][k]))
-                        best[k] = x[r][k], places.place[k] = place;
+                        best[k] = x[r][k], positions.position[k] = position;
                 begun = true;
             }
         }
     if (o.out.data) Lanes<T, V>::store(o.out, at.pixel * o.out.pitch + at.channel, best);
-    if (o.argmax.data) *(Places<V> *)((unsigned char *)o.argmax.data + at.pixel * o.argmax.pitch + at.channel) = places;
+    if (o.argmax.data)
+        *(Positions<V> *)((unsigned char *)o.argmax.data + at.pixel * o.argmax.pitch + at.channel) = positions;
 }
 
 /* ---- maximum over windows of 3x3 with stride 2, in strips
  *
  * A thread makes MAX_STRIP outputs, one below another. The maximum of a row that two of them share is computed once, so
  * that a thread looks at 27 pixels for four outputs instead of 36. Instead of a pixel outside, the nearest one that is
- * in the window is looked at, under its own place: that changes nothing. */
+ * in the window is looked at, under its own position: that changes nothing. */
 enum { MAX_SIDE = 3, MAX_STRIDE = 2, MAX_STRIP = 4 };
 
 /* The first of the largest, or the last NaN: it is the same whether elements are taken one by one or row by row. */
 template <int V> struct Maximum {
     float best[V];
-    PlaceWords<V> places;
-    MEMBER void take(const float *x, const PlaceWords<V> &at)
+    PositionWords<V> positions;
+    MEMBER void take(const float *x, const PositionWords<V> &at)
     {
         UNROLL
         for (int k = 0; k < V; k++)
-            if (x[k] > best[k] || x[k] != x[k]) best[k] = x[k], places.take(k, at);
+            if (x[k] > best[k] || x[k] != x[k]) best[k] = x[k], positions.take(k, at);
     }
 };
 
@@ -190,18 +191,18 @@ template <typename T, int V, typename Body> struct MaxStrip {
     typename Body::template Vectors<V> own;
     uint32_t n, channel;
     int32_t column[MAX_SIDE], left;
-    MEMBER void find(const PoolOperands &o, const PoolPlace &at)
+    MEMBER void find(const PoolOperands &o, const PoolPosition &at)
     {
         n = at.n, channel = at.channel;
         left = (int32_t)at.j * MAX_STRIDE - o.window.pad_w;
         UNROLL
         for (int c = 0; c < MAX_SIDE; c++) column[c] = min(max(left + c, 0), o.in.shape.w - 1);
     }
-    /* The maximum of `row`; places are those of a window's first row. */
+    /* The maximum of `row`; positions are those of a window's first row. */
     MEMBER void row_maximum(const PoolOperands &o, const Body &body, int32_t row, Maximum<V> *made) const
     {
         float x[MAX_SIDE][V];
-        PlaceWords<V> at;
+        PositionWords<V> at;
         UNROLL
         for (int c = 0; c < MAX_SIDE; c++) {
             uint32_t pixel = (n * o.in.shape.h + row) * o.in.shape.w + column[c];
@@ -217,7 +218,7 @@ template <typename T, int V, typename Body> struct MaxStrip {
             }
             UNROLL
             for (int k = 0; k < V; k++) made->best[k] = x[c][k];
-            made->places = at;
+            made->positions = at;
         }
     }
 };
@@ -227,8 +228,8 @@ template <typename T, int V, typename Body>
 BOUNDED max_pool_strip_kernel(const __grid_constant__ PoolOperands o, const __grid_constant__ Body body,
                               const Rows rows)
 {
-    PoolPlace at;
-    if (!pool_place(o, rows, V, &at)) return;
+    PoolPosition at;
+    if (!pool_position(o, rows, V, &at)) return;
     MaxStrip<T, V, Body> strip;
     strip.own.template load<T>(body, at.channel);
     strip.find(o, at);
@@ -239,19 +240,19 @@ BOUNDED max_pool_strip_kernel(const __grid_constant__ PoolOperands o, const __gr
     UNROLL_BY(1)
     for (; i < end; i++, top += MAX_STRIDE) {
         window = line;
-        window.places.add((uint32_t)(row - top) * MAX_SIDE);
+        window.positions.add((uint32_t)(row - top) * MAX_SIDE);
         UNROLL_BY(1)
         for (int r = 1; r < MAX_SIDE; r++) {
             row = min(max(top + r, 0), bottom);
             strip.row_maximum(o, body, row, &line);
-            PlaceWords<V> places = line.places;
-            places.add((uint32_t)(row - top) * MAX_SIDE);
-            window.take(line.best, places);
+            PositionWords<V> positions = line.positions;
+            positions.add((uint32_t)(row - top) * MAX_SIDE);
+            window.take(line.best, positions);
         }
         uint32_t pixel = (at.n * o.out.shape.h + i) * o.out.shape.w + at.j;
         if (o.out.data) Lanes<T, V>::store(o.out, pool_index(o.out, pixel, at.channel), window.best);
         if (o.argmax.data)
-            window.places.store((unsigned char *)o.argmax.data + pool_index(o.argmax, pixel, at.channel));
+            window.positions.store((unsigned char *)o.argmax.data + pool_index(o.argmax, pixel, at.channel));
     }
 }
 
@@ -274,22 +275,23 @@ DEVICE void pool_gather(const PoolOperands &o, uint32_t n, int32_t y, int32_t x,
         UNROLL_BY(1)
         for (int32_t j = j0; j < j1; j += COVER) {
             float dy[COVER][V], of_relu[COVER][V];
-            Places<V> places[COVER];
+            Positions<V> positions[COVER];
             UNROLL
             for (int r = 0; r < COVER; r++) {
                 int64_t pixel = pool_pixel(s, n, i, min(j + r, j1 - 1));
                 const char *argmax = (const char *)o.argmax.data + pixel * o.argmax.pitch + channel;
-                places[r] = *(const Places<V> *)argmax;
+                positions[r] = *(const Positions<V> *)argmax;
                 Lanes<T, V>::load(o.in, pixel * o.in.pitch + channel, dy[r]);
                 if (RELU && o.relu_y.data) Lanes<T, V>::load(o.relu_y, pixel * o.relu_y.pitch + channel, of_relu[r]);
             }
             UNROLL
             for (int r = 0; r < COVER; r++) {
-                int32_t place = (y + w.pad_h - i * w.stride_h) * w.kw + x + w.pad_w - (j + r) * w.stride_w;
+                int32_t position = (y + w.pad_h - i * w.stride_h) * w.kw + x + w.pad_w - (j + r) * w.stride_w;
                 bool is_new = j + r < j1;
                 UNROLL
                 for (int k = 0; k < V; k++)
-                    if (is_new && places[r].place[k] == place && (!RELU || !o.relu_y.data || of_relu[r][k] > 0.0f))
+                    if (is_new && positions[r].position[k] == position &&
+                        (!RELU || !o.relu_y.data || of_relu[r][k] > 0.0f))
                         sum[k] += dy[r][k];
             }
         }

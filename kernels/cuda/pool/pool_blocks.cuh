@@ -1,7 +1,7 @@
 /* Shared by the gradients of maxima (pool_max_dx.cu, pool_norm.cu): what windows of K x K with stride S, both known here,
  * send to blocks of S x S pixels.
  *
- * Blocks are counted from the edge of the padding, so the pixels of one lie in the same windows, and which place of a
+ * Blocks are counted from the edge of the padding, so the pixels of one lie in the same windows, and which position of a
  * window is which pixel is a constant. A thread reads each window once for all pixels of its block. */
 #pragma once
 
@@ -34,11 +34,11 @@ template <int S> struct PoolBlock {
     }
 };
 
-/* What a window sends. A window that is not there, and an element whose ReLU is closed, has a place that no window of
+/* What a window sends. A window that is not there, and an element whose ReLU is closed, has a position that no window of
  * K x K has. */
 template <typename T, int V> struct PoolSent {
     typename Lanes<T, V>::Block dy;
-    PlaceWords<V> places;
+    PositionWords<V> positions;
     uint32_t pixel; /* the window's */
     MEMBER void fetch(const PoolOperands &o, uint32_t n, int32_t i, int32_t j, uint32_t channel)
     {
@@ -46,8 +46,8 @@ template <typename T, int V> struct PoolSent {
         bool exists = (uint32_t)i < (uint32_t)s.h && (uint32_t)j < (uint32_t)s.w;
         pixel = (n * s.h + min(max(i, 0), s.h - 1)) * s.w + min(max(j, 0), s.w - 1);
         dy = Lanes<T, V>::block(o.in, pool_index(o.in, pixel, channel));
-        places.fill(0xFF); /* before the load: nothing waits for one until all of them are on their way */
-        if (exists) places.load((const unsigned char *)o.argmax.data + pool_index(o.argmax, pixel, channel));
+        positions.fill(0xFF); /* before the load: nothing waits for one until all of them are on their way */
+        if (exists) positions.load((const unsigned char *)o.argmax.data + pool_index(o.argmax, pixel, channel));
     }
     MEMBER void mask(const PoolOperands &o, uint32_t channel)
     {
@@ -55,13 +55,13 @@ template <typename T, int V> struct PoolSent {
         Lanes<T, V>::load(o.relu_y, pool_index(o.relu_y, pixel, channel), y);
         UNROLL
         for (int k = 0; k < V; k++)
-            if (!(y[k] > 0.0f)) places.close(k);
+            if (!(y[k] > 0.0f)) positions.close(k);
     }
     /* The first of a sum is taken as it is. */
-    MEMBER void add(uint32_t place, bool first, float *sum) const
+    MEMBER void add(uint32_t position, bool first, float *sum) const
     {
         float wide[V];
-        PlaceWords<V> other = places.other_than(place);
+        PositionWords<V> other = positions.other_than(position);
         Lanes<T, V>::widen(dy, wide);
         UNROLL
         for (int k = 0; k < V; k++) {
@@ -74,7 +74,7 @@ template <typename T, int V> struct PoolSent {
     }
 };
 
-/* The windows over a block: OVER along a side, the last of them at the block's own place. */
+/* The windows over a block: OVER along a side, the last of them at the block's own position. */
 template <typename T, int V, int K, int S> struct BlockWindows {
     enum { OVER = (K - 1) / S + 1 };
     PoolSent<T, V> sent[OVER * OVER];

@@ -10,8 +10,8 @@
 
 template <typename T, int V> BOUNDED max_pool_dx_kernel(const __grid_constant__ PoolOperands o, const Rows rows)
 {
-    PoolPlace at;
-    if (!pool_place(o, rows, V, &at)) return;
+    PoolPosition at;
+    if (!pool_position(o, rows, V, &at)) return;
     float sum[V];
     pool_gather<T, V, POOL_COVER, true>(o, at.n, (int32_t)at.i, (int32_t)at.j, at.channel, sum);
     if (o.acc.data) {
@@ -28,8 +28,8 @@ template <typename T, int V> BOUNDED max_pool_dx_kernel(const __grid_constant__ 
 template <typename T, int V, int K, int S>
 BOUNDED max_pool_dx_blocks_kernel(const __grid_constant__ PoolOperands o, const Rows rows)
 {
-    PoolPlace at;
-    if (!pool_place(o, rows, V, &at)) return;
+    PoolPosition at;
+    if (!pool_position(o, rows, V, &at)) return;
     PoolBlock<S> block;
     block.find(o, at.n, at.i, at.j);
     BlockWindows<T, V, K, S> windows;

@@ -16,8 +16,8 @@ DEVICE PoolAxis mean_axis(const PoolOperands &o, bool down, bool backward)
 
 template <typename T, int V> BOUNDED avg_pool_kernel(const __grid_constant__ PoolOperands o, const Rows rows)
 {
-    PoolPlace at;
-    if (!pool_place(o, rows, V, &at)) return;
+    PoolPosition at;
+    if (!pool_position(o, rows, V, &at)) return;
     int32_t i0, i1, j0, j1;
     PoolAxis down = mean_axis(o, true, false), across = mean_axis(o, false, false);
     float share = (float)axis_window(&down, (int32_t)at.i, &i0, &i1);
@@ -43,8 +43,8 @@ template <typename T, int V> BOUNDED avg_pool_kernel(const __grid_constant__ Poo
 
 template <typename T, int V> BOUNDED avg_pool_dx_kernel(const __grid_constant__ PoolOperands o, const Rows rows)
 {
-    PoolPlace at;
-    if (!pool_place(o, rows, V, &at)) return;
+    PoolPosition at;
+    if (!pool_position(o, rows, V, &at)) return;
     PoolAxis down = mean_axis(o, true, true), across = mean_axis(o, false, true);
     int32_t i0, i1, j0, j1, first, end;
     axis_cover(&down, (int32_t)at.i, &i0, &i1);
@@ -185,8 +185,8 @@ DEVICE void strip_gradient(const MeanOperands &o, const MeanStrip<T, V> &strip, 
 template <typename T, int V, bool BACKWARD>
 BOUNDED mean_strip_kernel(const __grid_constant__ MeanOperands o, const Rows rows)
 {
-    PoolPlace at;
-    if (!pool_place(o, rows, V, &at)) return;
+    PoolPosition at;
+    if (!pool_position(o, rows, V, &at)) return;
     const Window &w = o.window;
     int32_t i = (int32_t)at.i * MEAN_STRIP, j = (int32_t)at.j;
     MeanStrip<T, V> strip;

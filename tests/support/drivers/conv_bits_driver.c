@@ -156,14 +156,14 @@ static void line_print(const ConvImpl *impl, const Problem *p, const Tensor *out
 
 static void compute(const ConvImpl *impl, Device *device, OpCall *call, const ConvProblem *problem)
 {
-    void *made;
-    if (impl->create(device, problem, &made) != OK) fail_msg("%s: %s", impl->name, status_message());
-    size_t bytes = (impl->workspace(made) + 127) / 64 * 64;
+    void *plan;
+    if (impl->create(device, problem, &plan) != OK) fail_msg("%s: %s", impl->name, status_message());
+    size_t bytes = (impl->workspace(plan) + 127) / 64 * 64;
     call->workspace = aligned_alloc(64, bytes);
     assert_non_null(call->workspace);
     memset(call->workspace, 0xFF, bytes);
-    if (impl->run(made, device, call) != OK) fail_msg("%s: %s", impl->name, status_message());
-    impl->destroy(made);
+    if (impl->run(plan, device, call) != OK) fail_msg("%s: %s", impl->name, status_message());
+    impl->destroy(plan);
     free(call->workspace);
 }
 

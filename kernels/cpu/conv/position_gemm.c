@@ -27,16 +27,16 @@ enum {
     PANEL = 2 * LANES /* outputs of a panel, at most: two vectors */
 };
 
-/* ---- tiles: c[rows][vectors] = the sum over some stretches of a[rows] b[vectors] */
+/* ---- tiles: c[rows][vectors] = the sum over some taps of a[rows] b[vectors] */
 
-typedef struct Stretch {
-    int32_t a, b; /* place of a tap in an image of the input; number of the tap */
-} Stretch;
+typedef struct Term {
+    int32_t a, b; /* offset of a tap in an image of the input; number of the tap */
+} Term;
 
 typedef struct Tile {
-    const Stretch *stretch;
-    int stretches;
-    int64_t depth; /* products of a stretch */
+    const Term *term;
+    int terms;
+    int64_t depth; /* products of a tap */
     const GemmWord *a, *b;
     int64_t a_row;
     const float *start; /* of every row: added to the sums; NULL: nothing */
@@ -47,15 +47,15 @@ typedef struct Tile {
 /* Three rows share a pointer, because an address may add its index once or twice. */
 enum { SHARE = 3, POINTERS = (ROWS + SHARE - 1) / SHARE };
 
-/* Rows are images, stretches the taps; b is packed. */
+/* Rows are images, terms the taps; b is packed. */
 TILE_INLINE void tile_sum(const Tile *t, const int rows, const int vectors)
 {
     enum { STEPS = 4 };
     GemmSums sum;
     gemm_begin(rows, vectors, t->start, sum);
-    for (int i = 0; i < t->stretches; i++) {
-        const GemmWord *a[POINTERS], *b = t->b + t->stretch[i].b * t->depth * vectors * LANES;
-        for (int p = 0; p * SHARE < rows; p++) a[p] = t->a + t->stretch[i].a + p * SHARE * t->a_row;
+    for (int i = 0; i < t->terms; i++) {
+        const GemmWord *a[POINTERS], *b = t->b + t->term[i].b * t->depth * vectors * LANES;
+        for (int p = 0; p * SHARE < rows; p++) a[p] = t->a + t->term[i].a + p * SHARE * t->a_row;
         for (int64_t left = t->depth; left > 0;) {
             const int steps = left >= STEPS ? STEPS : 1;
             gemm_step(DTYPE_F32, rows, vectors, a, SHARE, t->a_row, 0, b, sum);
@@ -93,16 +93,16 @@ typedef struct PixelSteps {
     int64_t pixel, row, image; /* elements from one to the next */
 } PixelSteps;
 
-typedef struct Positions {
+typedef struct PositionGemm {
     Window window;
     PixelSteps x, y;
     int64_t images;
     int taps;
     bool back;         /* CONV_DX */
     int64_t positions; /* of the output */
-    Stretch *stretch;  /* owned: [positions][taps] */
-    int *stretches;    /* owned: of each position */
-} Positions;
+    Term *term;        /* owned: [positions][taps] */
+    int *terms;        /* owned: of each position */
+} PositionGemm;
 
 static PixelSteps pixels_of(const Tensor *t)
 {
@@ -110,47 +110,47 @@ static PixelSteps pixels_of(const Tensor *t)
     return (PixelSteps){t->shape.h, t->shape.w, t->shape.c, t->pitch, row, t->shape.h * row};
 }
 
-static const PixelSteps *from_of(const Positions *g)
+static const PixelSteps *from_of(const PositionGemm *g)
 {
     return g->back ? &g->y : &g->x;
 }
 
-static const PixelSteps *to_of(const Positions *g)
+static const PixelSteps *to_of(const PositionGemm *g)
 {
     return g->back ? &g->x : &g->y;
 }
 
 /* Where tap `tap` of position `at` along an axis lies in the input; -1: outside of it, or between strides. */
-static int32_t place_of(bool back, int32_t at, int32_t tap, int32_t stride, int32_t pad, int32_t side)
+static int32_t offset_of(bool back, int32_t at, int32_t tap, int32_t stride, int32_t pad, int32_t side)
 {
-    int32_t place = back ? at + pad - tap : at * stride + tap - pad;
-    if (place < 0 || (back && place % stride)) return -1;
-    if (back) place /= stride;
-    return place < side ? place : -1;
+    int32_t offset = back ? at + pad - tap : at * stride + tap - pad;
+    if (offset < 0 || (back && offset % stride)) return -1;
+    if (back) offset /= stride;
+    return offset < side ? offset : -1;
 }
 
-/* Tap `tap` of the pixel (h, w) of the output: the place in an image of the input; -1 if there is none. */
-static int32_t pixel_of(const Positions *g, int32_t h, int32_t w, int tap)
+/* Tap `tap` of the pixel (h, w) of the output: the offset in an image of the input; -1 if there is none. */
+static int32_t pixel_of(const PositionGemm *g, int32_t h, int32_t w, int tap)
 {
     const Window *v = &g->window;
     const PixelSteps *from = from_of(g);
-    int32_t row = place_of(g->back, h, tap / v->kw, v->stride_h, v->pad_h, from->h),
-            column = place_of(g->back, w, tap % v->kw, v->stride_w, v->pad_w, from->w);
+    int32_t row = offset_of(g->back, h, tap / v->kw, v->stride_h, v->pad_h, from->h),
+            column = offset_of(g->back, w, tap % v->kw, v->stride_w, v->pad_w, from->w);
     return row < 0 || column < 0 ? -1 : (int32_t)(row * from->row + column * from->pixel);
 }
 
-/* For every position its taps: place in an image of the input, and number. */
-static void taps_list(const Positions *g)
+/* For every position its taps: offset in an image of the input, and number. */
+static void taps_list(const PositionGemm *g)
 {
     const PixelSteps *to = to_of(g);
     for (int32_t at = 0; at < g->positions; at++)
         for (int tap = 0; tap < g->taps; tap++) {
-            int32_t place = pixel_of(g, at / to->w, at % to->w, tap);
-            if (place >= 0) g->stretch[at * g->taps + g->stretches[at]++] = (Stretch){place, tap};
+            int32_t offset = pixel_of(g, at / to->w, at % to->w, tap);
+            if (offset >= 0) g->term[at * g->taps + g->terms[at]++] = (Term){offset, tap};
         }
 }
 
-/* Parts of about equal size, the first place of part k. */
+/* Parts of about equal size, the first of part k. */
 static int64_t part_first(int64_t whole, int64_t parts, int64_t k)
 {
     return whole * k / parts;
@@ -166,7 +166,7 @@ static int64_t parts_of(int64_t whole, int64_t most)
 /* Leaving out zeros is worth the scattered reads for large windows with a stride: measured, a gradient to 32 channels
  * takes 0.8 of oneDNN's time, one to 16 channels, of one vector, 1.2. Batches of few images fill no tile, and large
  * images have little padding. */
-static const char *positions_decline(const ConvProblem *p)
+static const char *position_gemm_decline(const ConvProblem *p)
 {
     enum { LARGE = 25, TAPS_MAX = 64, FEW_IMAGES = 8, SIDE_OF_X = 64, SIDE_OF_Y = 15 };
     const Window *v = &p->window;
@@ -180,59 +180,59 @@ static const char *positions_decline(const ConvProblem *p)
     return cpu_isa() == CPU_NEON || cpu_isa() >= CPU_AVX512 ? NULL : "processor has no AVX-512 or NEON";
 }
 
-static const char *positions_take(const Device *device, const ConvProblem *p)
+static const char *position_gemm_take(const Device *device, const ConvProblem *p)
 {
     (void)device;
     if (conv_to(p)->shape.c % LANES) return "channels do not fill vectors";
     if (p->kind == OP_CONV_DX && p->x->shape.c < PANEL) return "few channels";
     if (p->acc) return "dx is added to a sum";
-    return positions_decline(p);
+    return position_gemm_decline(p);
 }
 
-static void positions_destroy(void *made)
+static void position_gemm_destroy(void *plan)
 {
-    Positions *g = made;
-    free(g->stretch);
-    free(g->stretches);
+    PositionGemm *g = plan;
+    free(g->term);
+    free(g->terms);
     free(g);
 }
 
-static Status positions_create(Device *device, const ConvProblem *p, void **made)
+static Status position_gemm_create(Device *device, const ConvProblem *p, void **plan)
 {
     (void)device;
-    Positions *g = calloc(1, sizeof *g);
+    PositionGemm *g = calloc(1, sizeof *g);
     if (!g) return FAIL(ERR_MEMORY, "no memory for the convolution '%s'", p->call->name);
-    *g = (Positions){.window = p->window,
-                     .x = pixels_of(p->x),
-                     .y = pixels_of(p->y),
-                     .images = p->x->shape.n,
-                     .taps = p->window.kh * p->window.kw,
-                     .back = p->kind == OP_CONV_DX};
+    *g = (PositionGemm){.window = p->window,
+                        .x = pixels_of(p->x),
+                        .y = pixels_of(p->y),
+                        .images = p->x->shape.n,
+                        .taps = p->window.kh * p->window.kw,
+                        .back = p->kind == OP_CONV_DX};
     g->positions = (int64_t)to_of(g)->h * to_of(g)->w;
-    g->stretch = calloc((size_t)(g->positions * g->taps), sizeof *g->stretch);
-    g->stretches = calloc((size_t)g->positions, sizeof *g->stretches);
-    if (!g->stretch || !g->stretches) {
-        positions_destroy(g);
+    g->term = calloc((size_t)(g->positions * g->taps), sizeof *g->term);
+    g->terms = calloc((size_t)g->positions, sizeof *g->terms);
+    if (!g->term || !g->terms) {
+        position_gemm_destroy(g);
         return FAIL(ERR_MEMORY, "no memory for the taps of the convolution '%s'", p->call->name);
     }
     taps_list(g);
-    *made = g;
+    *plan = g;
     return OK;
 }
 
 /* ---- the products */
 
-static size_t positions_workspace(const void *made)
+static size_t position_gemm_workspace(const void *plan)
 {
-    const Positions *g = made;
+    const PositionGemm *g = plan;
     return (size_t)(g->taps * g->x.channels * g->y.channels) * sizeof(float);
 }
 
-typedef struct PositionsRun {
-    const Positions *g;
+typedef struct PositionGemmRun {
+    const PositionGemm *g;
     const float *from, *w, *bias; /* bias: NULL if there is none */
     float *to, *u;
-} PositionsRun;
+} PositionGemmRun;
 
 static int64_t panels(const PixelSteps *to)
 {
@@ -245,15 +245,15 @@ static int64_t panel_width(const PixelSteps *to, int64_t panel)
 }
 
 /* The panel's taps lie behind one another, each [inputs][width]. */
-static float *panel_at(const PositionsRun *run, int64_t panel)
+static float *panel_at(const PositionGemmRun *run, int64_t panel)
 {
     return run->u + panel * PANEL * run->g->taps * from_of(run->g)->channels;
 }
 
 /* One tap of a panel of one or two vectors of outputs from `first` on. */
-TILE_CODE static void tap_pack(const PositionsRun *run, int tap, int64_t first, int64_t width, float *to)
+TILE_CODE static void tap_pack(const PositionGemmRun *run, int tap, int64_t first, int64_t width, float *to)
 {
-    const Positions *g = run->g;
+    const PositionGemm *g = run->g;
     int64_t ins = from_of(g)->channels, channels = g->x.channels, filter = g->taps * channels;
     const float *w = run->w + tap * channels;
     int64_t squares = g->back ? 0 : ins / LANES * LANES;
@@ -271,8 +271,8 @@ TILE_CODE static void tap_pack(const PositionsRun *run, int tap, int64_t first, 
 
 static void weights_chunk(void *context, int64_t first, int64_t end)
 {
-    const PositionsRun *run = context;
-    const Positions *g = run->g;
+    const PositionGemmRun *run = context;
+    const PositionGemm *g = run->g;
     for (int64_t unit = first; unit < end; unit++) {
         int64_t panel = unit / g->taps, width = panel_width(to_of(g), panel);
         int tap = (int)(unit % g->taps);
@@ -281,17 +281,17 @@ static void weights_chunk(void *context, int64_t first, int64_t end)
 }
 
 /* Tasks: blocks of images, in them panels, in them positions. */
-static void positions_chunk(void *context, int64_t first, int64_t end)
+static void position_gemm_chunk(void *context, int64_t first, int64_t end)
 {
-    const PositionsRun *run = context;
-    const Positions *g = run->g;
+    const PositionGemmRun *run = context;
+    const PositionGemm *g = run->g;
     const PixelSteps *from = from_of(g), *to = to_of(g);
     int64_t blocks = parts_of(g->images, ROWS), count = g->positions;
     for (int64_t task = first; task < end; task++) {
         int64_t at = task % count, panel = task / count % panels(to), block = task / count / panels(to);
         int64_t image = part_first(g->images, blocks, block), out = panel * PANEL, width = panel_width(to, panel);
-        Tile tile = {.stretch = g->stretch + at * g->taps,
-                     .stretches = g->stretches[at],
+        Tile tile = {.term = g->term + at * g->taps,
+                     .terms = g->terms[at],
                      .depth = from->channels,
                      .a = (const GemmWord *)run->from + image * from->image,
                      .b = (const GemmWord *)panel_at(run, panel),
@@ -304,23 +304,23 @@ static void positions_chunk(void *context, int64_t first, int64_t end)
     }
 }
 
-static Status positions_run(const void *made, Device *device, OpCall *call)
+static Status position_gemm_run(const void *plan, Device *device, OpCall *call)
 {
-    const Positions *g = made;
+    const PositionGemm *g = plan;
     const Tensor *bias = g->back ? NULL : conv_optional(call, 2);
-    PositionsRun run = {
+    PositionGemmRun run = {
         g, call->in[0].data, call->in[1].data, bias ? bias->data : NULL, call->out[0].data, call->workspace};
     int64_t tasks = parts_of(g->images, ROWS) * panels(to_of(g)) * g->positions;
     chunks_run(device, panels(to_of(g)) * g->taps, 1, weights_chunk, &run);
-    chunks_run(device, tasks, 1, positions_chunk, &run);
+    chunks_run(device, tasks, 1, position_gemm_chunk, &run);
     return OK;
 }
 
-const ConvImpl conv_positions = {.name = "products of positions, " LANES_NAME,
-                                 .takes = positions_take,
-                                 .create = positions_create,
-                                 .workspace = positions_workspace,
-                                 .run = positions_run,
-                                 .destroy = positions_destroy,
-                                 .adds_bias = true};
+const ConvImpl conv_position_gemm = {.name = "products of positions, " LANES_NAME,
+                                     .takes = position_gemm_take,
+                                     .create = position_gemm_create,
+                                     .workspace = position_gemm_workspace,
+                                     .run = position_gemm_run,
+                                     .destroy = position_gemm_destroy,
+                                     .adds_bias = true};
 #endif

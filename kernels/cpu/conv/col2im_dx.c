@@ -9,17 +9,17 @@
 
 enum { CHANNELS_MAX = 4 }; /* more fill a vector, and oneDNN is faster */
 
-typedef struct ColumnsDx {
+typedef struct Col2imDx {
     OnednnChoice choice;
     size_t rows_offset, workspace_bytes; /* rows: of the workspace, behind the task's own */
-} ColumnsDx;
+} Col2imDx;
 
 static int64_t row_size(const Tensor *w)
 {
     return shape_count(w->shape) / w->shape.n;
 }
 
-static const char *columns_takes(const Device *device, const ConvProblem *p)
+static const char *col2im_takes(const Device *device, const ConvProblem *p)
 {
     (void)device;
     if (p->kind != OP_CONV_DX) return "computes gradients of the input only";
@@ -31,17 +31,17 @@ static const char *columns_takes(const Device *device, const ConvProblem *p)
     return p->acc ? "dx is added to a sum" : NULL;
 }
 
-static void columns_destroy(void *made)
+static void col2im_destroy(void *plan)
 {
-    ColumnsDx *state = made;
+    Col2imDx *state = plan;
     choice_free(&state->choice);
     free(state);
 }
 
-static Status columns_create(Device *device, const ConvProblem *p, void **made)
+static Status col2im_create(Device *device, const ConvProblem *p, void **plan)
 {
     Status st = OK;
-    ColumnsDx *state = calloc(1, sizeof *state);
+    Col2imDx *state = calloc(1, sizeof *state);
     if (!state) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", p->call->name);
     OnednnProduct product = {.kind = PRODUCT_DX,
                              .rows = shape_pixels(p->y->shape),
@@ -55,19 +55,19 @@ static Status columns_create(Device *device, const ConvProblem *p, void **made)
     TRY_OUT(choice_settle(&state->choice, device, p->call));
     state->rows_offset = align_up(choice_workspace_bytes(&state->choice), 64);
     state->workspace_bytes = state->rows_offset + (size_t)(product.rows * product.ins) * sizeof(float);
-    *made = state;
+    *plan = state;
     state = NULL;
 out:
-    if (state) columns_destroy(state);
+    if (state) col2im_destroy(state);
     return st;
 }
 
-static size_t columns_workspace(const void *made)
+static size_t col2im_workspace(const void *plan)
 {
-    return ((const ColumnsDx *)made)->workspace_bytes;
+    return ((const Col2imDx *)plan)->workspace_bytes;
 }
 
-/* One axis of a window: its first place in the image, and the taps [from, end) that lie in it. */
+/* One axis of a window: its first position in the image, and the taps [from, end) that lie in it. */
 typedef struct TapRange {
     int32_t first, from, end;
 } TapRange;
@@ -78,8 +78,8 @@ static TapRange taps_at(int32_t out, int32_t k, int32_t stride, int32_t pad, int
     return (TapRange){first, first < 0 ? -first : 0, side - first < k ? side - first : k};
 }
 
-/* dx of one image; `rows` of its places. */
-CPU_CLONES static void columns_image(const Window *v, Shape x, Shape y, const float *rows, float *dx)
+/* dx of one image; `rows` of its positions. */
+CPU_CLONES static void col2im_image(const Window *v, Shape x, Shape y, const float *rows, float *dx)
 {
     memset(dx, 0, (size_t)x.h * (size_t)x.w * (size_t)x.c * sizeof *dx);
     for (int32_t oh = 0; oh < y.h; oh++) {
@@ -109,28 +109,28 @@ static void images_chunk(void *context, int64_t first, int64_t end)
     Shape x = dx->shape, y = run->call->in[0].shape;
     int64_t rows = (int64_t)y.h * y.w * row_size(&run->call->in[1]), pixels = (int64_t)x.h * x.w * x.c;
     for (int64_t n = first; n < end; n++)
-        columns_image(&run->call->attr.conv.window, x, y, run->rows + n * rows, (float *)dx->data + n * pixels);
+        col2im_image(&run->call->attr.conv.window, x, y, run->rows + n * rows, (float *)dx->data + n * pixels);
 }
 
-static Status columns_run(const void *made, Device *device, OpCall *call)
+static Status col2im_run(const void *plan, Device *device, OpCall *call)
 {
-    const ColumnsDx *state = made;
+    const Col2imDx *state = plan;
     ImagesRun run = {call, (const float *)((char *)call->workspace + state->rows_offset)};
     TRY(choice_run(&state->choice, device, call, (char *)call->workspace + state->rows_offset));
     chunks_run(device, call->out[0].shape.n, 1, images_chunk, &run);
     return OK;
 }
 
-static void columns_explain(const void *made, KernelChoice *choice)
+static void col2im_explain(const void *plan, KernelChoice *choice)
 {
     snprintf(choice->name, sizeof choice->name, "product and sum of columns (%s)",
-             choice_impl(&((const ColumnsDx *)made)->choice));
+             choice_impl(&((const Col2imDx *)plan)->choice));
 }
 
-const ConvImpl conv_columns_dx = {.name = "product and sum of columns",
-                                  .takes = columns_takes,
-                                  .create = columns_create,
-                                  .workspace = columns_workspace,
-                                  .run = columns_run,
-                                  .destroy = columns_destroy,
-                                  .explain = columns_explain};
+const ConvImpl conv_col2im_dx = {.name = "product and sum of columns",
+                                 .takes = col2im_takes,
+                                 .create = col2im_create,
+                                 .workspace = col2im_workspace,
+                                 .run = col2im_run,
+                                 .destroy = col2im_destroy,
+                                 .explain = col2im_explain};
