@@ -39,7 +39,7 @@ typedef struct DeviceConfig {
 /* Replaces values[0 .. count) by their sums over all towers, for ops that need statistics of the whole global batch.
  * Collective. Values in device memory are read and written in the order of STREAM_COMPUTE; for values in host memory the
  * call waits. */
-typedef Status (*TowersSum)(void *context, float *values, int count);
+typedef Status (*AllReduce)(void *context, float *values, int count);
 
 /* Candidates for a kernel that a library failed to make or to run, though it had named them. */
 typedef struct PlanRefusals {
@@ -50,11 +50,11 @@ typedef struct PlanRefusals {
 typedef struct Device {
     const Backend *backend; /* borrowed, static */
     DeviceConfig config;
-    void *impl;           /* owned by the backend */
-    TowersSum towers_sum; /* set by the owner; NULL: batch norm uses this tower's batch alone */
-    void *towers_context; /* borrowed */
-    int unconfirmed;      /* GPU: plans taken although no second candidate gave the same result */
-    PlanRefusals refused; /* GPU */
+    void *impl;              /* owned by the backend */
+    AllReduce allreduce;     /* set by the owner; NULL: batch norm uses this tower's batch alone */
+    void *allreduce_context; /* borrowed */
+    int unconfirmed;         /* GPU: plans taken although no second candidate gave the same result */
+    PlanRefusals refused;    /* GPU */
 } Device;
 
 /* The implementation that prepare has chosen for a call, and why those before it in its list were passed over. */

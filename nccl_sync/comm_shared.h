@@ -27,7 +27,7 @@ struct CommShared {
     /* several nodes: see hosts_chain.c */
     _Alignas(LINE) _Atomic uint32_t chain_moves; /* a futex word: changes of the next three */
     _Atomic int64_t given[GROUP_RANKS_MAX];      /* sums to which each process has given all that it has */
-    _Atomic int64_t prefixed, resulted;          /* chunks whose prefix, and whose result, has come */
+    _Atomic int64_t partials, resulted;          /* chunks whose partial sum, and whose result, has come */
     _Atomic int64_t looked_ns[GROUP_RANKS_MAX];  /* when each communication thread last looked, while it waits */
     _Atomic bool awaits[GROUP_RANKS_MAX];        /* each process waits for its communication thread */
     _Atomic int64_t peers_ns;                    /* the last sign of progress of other nodes */
@@ -55,7 +55,7 @@ void shared_give(const CommConfig *config, CommShared *shared, int tower, size_t
 NODISCARD Status shared_barrier(const CommConfig *config, CommShared *shared);
 /* The error of a collective after somebody has left. */
 NODISCARD Status shared_fail_aborted(const CommConfig *config, const CommShared *shared);
-/* Waits until a process of the node has counted `word`, its `given`, or the first process's prefixed or resulted, up
+/* Waits until a process of the node has counted `word`, its `given`, or the first process's partials or resulted, up
  * to `wanted`. */
 NODISCARD Status shared_chain_wait(const CommConfig *config, CommShared *shared, _Atomic int64_t *word, int64_t wanted,
                                    int process);

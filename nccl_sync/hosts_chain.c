@@ -1,6 +1,6 @@
 /* The sum over the towers of several hosts: a chain in tower order; see hosts.h.
  *
- * A range is cut into chunks. Node n receives the prefix of a chunk, the sum of all towers of the nodes before it, into
+ * A range is cut into chunks. Node n receives the partial sum of a chunk, that of all towers of the nodes before it, into
  * its result area; each of its processes adds its part of the contributions, in tower order; the leader sends the chunk on to
  * node n + 1. The last node has the result, which travels back the same way. Every element is added from the left in
  * tower order, as comm_shm.c does, hence the same bits on any number of hosts; a tree would be faster on many hosts and
@@ -59,7 +59,7 @@ static Status flow_move(HostsComm *c, const Range *range, Flow *flow, int64_t li
     return OK;
 }
 
-/* Adds this process's part of a chunk to its prefix. */
+/* Adds this process's part of a chunk to its partial sum. */
 static void chunk_add(const Comm *comm, HostsComm *c, const Range *range, int64_t chunk)
 {
     CommShared *shared = c->shared;
@@ -85,22 +85,22 @@ static int64_t chunks_added(const HostsComm *c)
 static Status sum_lead(Comm *comm, HostsComm *c, const Range *range)
 {
     int node = comm->config.place.node, last = comm->config.place.nodes - 1;
-    Flow prefix_in = {false, node - 1}, prefix_out = {true, node + 1};
+    Flow partial_in = {false, node - 1}, partial_out = {true, node + 1};
     Flow result_in = {false, node + 1}, result_out = {true, node - 1};
-    int64_t added = 0, prefixed = 0, resulted = 0;
+    int64_t added = 0, partials = 0, resulted = 0;
     CommWait wait = {0};
     for (int polls = 1; resulted < range->chunks || (node > 0 && result_out.ended < range->chunks); polls++) {
         bool moved = false;
-        if (node > 0) TRY(flow_move(c, range, &prefix_in, range->chunks, &moved));
-        int64_t came = node > 0 ? prefix_in.ended : range->chunks;
-        if (came > prefixed) shared_chain_moved(c->shared, &c->shared->prefixed, c->chunks + (prefixed = came));
-        if (added < prefixed) {
+        if (node > 0) TRY(flow_move(c, range, &partial_in, range->chunks, &moved));
+        int64_t came = node > 0 ? partial_in.ended : range->chunks;
+        if (came > partials) shared_chain_moved(c->shared, &c->shared->partials, c->chunks + (partials = came));
+        if (added < partials) {
             chunk_add(comm, c, range, added++);
             moved = true;
         }
         int64_t ready = chunks_added(c);
-        if (node < last) TRY(flow_move(c, range, &prefix_out, ready, &moved));
-        if (node < last) TRY(flow_move(c, range, &result_in, prefix_out.ended, &moved));
+        if (node < last) TRY(flow_move(c, range, &partial_out, ready, &moved));
+        if (node < last) TRY(flow_move(c, range, &result_in, partial_out.ended, &moved));
         int64_t done = node < last ? result_in.ended : ready;
         if (done > resulted) shared_chain_moved(c->shared, &c->shared->resulted, c->chunks + (resulted = done));
         if (node > 0) TRY(flow_move(c, range, &result_out, resulted, &moved));
@@ -115,7 +115,7 @@ static Status sum_follow(Comm *comm, HostsComm *c, const Range *range)
 {
     CommShared *shared = c->shared;
     for (int64_t chunk = 0; chunk < range->chunks; chunk++) {
-        TRY(shared_chain_wait(&comm->config, shared, &shared->prefixed, c->chunks + chunk + 1, 0));
+        TRY(shared_chain_wait(&comm->config, shared, &shared->partials, c->chunks + chunk + 1, 0));
         chunk_add(comm, c, range, chunk);
     }
     return shared_chain_wait(&comm->config, shared, &shared->resulted, c->chunks + range->chunks, 0);

@@ -1,7 +1,7 @@
-/* The leaders of several groups of tower processes: they wait for each other, report failures to each other, and find out who
+/* The leaders of the nodes: they wait for each other, report failures to each other, and find out who
  * is late; see hosts.h.
  *
- * Waits end by deadline, by an abort in the node, or by a message of another node. A leader whose deadline has passed asks
+ * Waits end by deadline, by an abort on the node, or by a message of another node. A leader whose deadline has passed asks
  * all others whether they are there: those that do not answer are named, on every host. */
 
 #include "kernels/base/clock.h"
@@ -26,7 +26,7 @@ static void node_text(const HostsComm *c, int node, Text *text)
 }
 
 /* Notifies all other leaders of what has happened, once, and stays until all have said that they know or have found it
- * themselves: a library may end a process whose peer is gone in the middle of a message, before it reads the message. */
+ * themselves: a library may end a process whose peer is gone in the middle of a transfer, before it reads the message. */
 static void leaders_notify(Comm *comm, HostsComm *c, const char *what)
 {
     int nodes = comm->config.place.nodes, me = comm->config.place.node, unaware = nodes;
@@ -74,13 +74,13 @@ void leader_spread(Comm *comm)
 
 /* ---- waiting for other nodes */
 
-/* The process of this node that has not added its part of a chunk whose prefix is there; -1: none. A process takes
+/* The process of this node that has not added its part of a chunk whose partial sum is there; -1: none. A process takes
  * microseconds for it, so if a deadline has passed, this is the one that all wait for. */
 static int process_behind(const CommShared *shared)
 {
-    int64_t prefixed = atomic_load(&shared->prefixed);
+    int64_t partials = atomic_load(&shared->partials);
     for (int r = 1; r < shared->ranks; r++)
-        if (atomic_load(&shared->added[r]) < prefixed) return r;
+        if (atomic_load(&shared->added[r]) < partials) return r;
     return -1;
 }
 
@@ -91,7 +91,7 @@ static Status message_poll(Comm *comm, HostsComm *c, LeaderMessage *message, boo
     TRY(c->link->ops->poll(c->link, message, heard));
     if (!*heard) return OK;
     if (message->from < 0 || message->from >= comm->config.place.nodes)
-        return FAIL(ERR_COMM, "a message of node %d, of %d: not a message of this program", (int)message->from,
+        return FAIL(ERR_COMM, "a message of node %d, of %d: it is not of this program", (int)message->from,
                     comm->config.place.nodes);
     message->text[sizeof message->text - 1] = 0;
     if (message->kind == MESSAGE_ABORT) {

@@ -1,5 +1,5 @@
 /* bench --inference: timed forward passes as `towers eval` and `towers predict` make them, from pixels in memory to
- * probabilities in memory. The towers of a process take turns; processes work side by side, each on batches of its own,
+ * probabilities in memory. The towers of a process use its device one after another; processes work side by side, each on batches of its own,
  * and start their timed batches together. The speed is the sum of theirs. */
 #include "inception/commands/commands.h"
 #include "inception/commands/speed.h"

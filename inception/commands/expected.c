@@ -26,12 +26,12 @@ static Status batch_time(const TrainJob *job, Replica *replica, const Batch *bat
     return OK;
 }
 
-/* The towers of a process take turns on its device, those of several processes compute at the same time. */
+/* The towers of a process use its device one after another, those of several processes compute at the same time. */
 static void length_print(const TrainJob *job, double batch, int steps, FILE *to)
 {
     char text[DURATION_TEXT];
-    int turns = (job->local_batches.towers + job->processes - 1) / job->processes;
-    double step = batch * turns * job->accumulate;
+    int towers = (job->local_batches.towers + job->processes - 1) / job->processes;
+    double step = batch * towers * job->accumulate;
     text_printf(to,
                 "expected       %s of computation, by %d steps of one tower here: %.3g s a step of all, without "
                 "evaluations and waiting for images\n",

@@ -36,13 +36,13 @@ size_t kernel_batchnorm_bytes(Shape x); /* workspace of batchnorm, batchnorm_dx 
 
 /* Batch norm over the batches of all towers, in parts: between them the caller sums over the towers what lies in
  * workspace, f32. Forward: give, sums[1 + c], mean, squares[c], apply; backward: give, sums[1 + 2c], apply. */
-float *kernel_batchnorm_towers_sums(const OpCall *call);
-float *kernel_batchnorm_towers_squares(const OpCall *call);
-cudaError_t kernel_batchnorm_towers_give(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_batchnorm_towers_mean(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_batchnorm_towers_apply(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_batchnorm_dx_towers_give(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_batchnorm_dx_towers_apply(const OpCall *call, cudaStream_t stream);
+float *kernel_batchnorm_sync_sums(const OpCall *call);
+float *kernel_batchnorm_sync_squares(const OpCall *call);
+cudaError_t kernel_batchnorm_sync_give(const OpCall *call, cudaStream_t stream);
+cudaError_t kernel_batchnorm_sync_mean(const OpCall *call, cudaStream_t stream);
+cudaError_t kernel_batchnorm_sync_apply(const OpCall *call, cudaStream_t stream);
+cudaError_t kernel_batchnorm_dx_sync_give(const OpCall *call, cudaStream_t stream);
+cudaError_t kernel_batchnorm_dx_sync_apply(const OpCall *call, cudaStream_t stream);
 
 /* ---- layer normalization */
 size_t kernel_layernorm_dx_bytes(Shape x);

@@ -90,8 +90,8 @@ static Status tower_run(Tower *t)
 
 static void towers_run(Tower towers[TOWERS], Meeting *m)
 {
-    device.towers_sum = meet;
-    device.towers_context = m;
+    device.allreduce = meet;
+    device.allreduce_context = m;
     for (m->known = 0; m->known <= SUMS; m->known++) {
         for (int t = 0; t < TOWERS; t++) {
             m->calls = 0;
@@ -101,7 +101,7 @@ static void towers_run(Tower towers[TOWERS], Meeting *m)
                 m->sum[m->known][i] = (t ? m->sum[m->known][i] : 0) + m->gift[i];
         }
     }
-    device.towers_sum = NULL;
+    device.allreduce = NULL;
 }
 
 /* ---- the reference */

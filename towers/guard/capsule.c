@@ -470,8 +470,8 @@ Status capsule_run(const Capsule *capsule, Replica *replica, void (*row)(void *c
                     .row = row,
                     .context = context};
     if (capsule->sums.count) {
-        replica->device.towers_sum = sum_again;
-        replica->device.towers_context = &playback;
+        replica->device.allreduce = sum_again;
+        replica->device.allreduce_context = &playback;
     }
     TRY(trace_state(replica, capsule->tower, 0, &state));
     *found = state;

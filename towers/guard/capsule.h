@@ -24,7 +24,7 @@
 
 enum { CAPSULES_MAX = 3 /* per run directory; a run that skips steps may refuse many */ };
 
-/* The results of all calls of Device.towers_sum in a step, in order. */
+/* The results of all calls of Device.allreduce in a step, in order. */
 typedef struct NormSums {
     float *values; /* owned */
     int64_t count;

@@ -198,7 +198,7 @@ static Status step_search(TowerProcess *p, const Refusal *refusal)
 
 typedef struct Recorder {
     Device *device;
-    TowersSum sum;
+    AllReduce sum;
     void *context;
     NormSums *kept;
 } Recorder;
@@ -250,16 +250,16 @@ static Status first_of(TowerProcess *p, const Finding *found, int *first)
 static Status batch_trace_together(TowerProcess *p, const Refusal *refusal, Rerun *rerun)
 {
     Device *device = &p->replica->device;
-    Recorder recorder = {device, device->towers_sum, device->towers_context, &rerun->sums};
+    Recorder recorder = {device, device->allreduce, device->allreduce_context, &rerun->sums};
     TraceJob job = trace_job(p, refusal, p->place.first_tower, rerun->batch);
     job.through = true;
     rerun->sums.count = 0;
     if (!rerun->batch->n) return norm_sync_idle(p, job.phase);
-    device->towers_sum = sum_and_keep;
-    device->towers_context = &recorder;
+    device->allreduce = sum_and_keep;
+    device->allreduce_context = &recorder;
     Status st = trace_run(&job, &rerun->found);
-    device->towers_sum = recorder.sum;
-    device->towers_context = recorder.context;
+    device->allreduce = recorder.sum;
+    device->allreduce_context = recorder.context;
     return st;
 }
 
@@ -313,7 +313,7 @@ Status forensics_search(TowerProcess *p, const Refusal *refusal)
 {
     LedgerSearch *search = &p->ledger->search;
     int tower = refusal->tower < 0 ? 0 : refusal->tower, owner = job_tower_rank(p->job, tower);
-    if (p->replica->device.towers_sum && refusal->tower >= 0 && !refusal->moved) {
+    if (p->replica->device.allreduce && refusal->tower >= 0 && !refusal->moved) {
         TRY(together_search(p, refusal, &owner));
     } else if (is_local_tower(&p->place, tower)) {
         *search = (LedgerSearch){.found = {.tower = -1, .op = -1}};

@@ -25,7 +25,7 @@ size_t norm_sync_floats(const TrainJob *job, const Layout *layout)
     return is_wanted(job) ? 1 + 2 * most : 0;
 }
 
-static Status towers_sum(void *context, float *values, int count)
+static Status statistics_allreduce(void *context, float *values, int count)
 {
     TowerProcess *p = context;
     size_t first = comm_config(p->comm)->max_count - norm_sync_floats(p->job, p->replica->layout);
@@ -67,8 +67,8 @@ Status norm_sync_open(TowerProcess *p)
     for (int phase = 0; phase < p->replica->phases; phase++) TRY(sums_find(p, phase));
     TRY(device->backend->alloc(device, norm_sync_floats(p->job, p->replica->layout) * sizeof(float), &zeros));
     p->norm_zeros = zeros;
-    device->towers_sum = towers_sum;
-    device->towers_context = p;
+    device->allreduce = statistics_allreduce;
+    device->allreduce_context = p;
     return OK;
 }
 
@@ -88,7 +88,7 @@ Status norm_sync_idle(TowerProcess *p, int phase)
     const PhaseSums *sums = &p->sums[phase];
     for (int i = 0; i < sums->norm_count; i++) {
         TRY(device->backend->fill(device, p->norm_zeros, 0, (size_t)sums->norm[i]));
-        TRY(towers_sum(p, p->norm_zeros, sums->norm[i]));
+        TRY(statistics_allreduce(p, p->norm_zeros, sums->norm[i]));
     }
     return OK;
 }

@@ -3,7 +3,7 @@
 
 #include "towers/replica/tower_process.h"
 
-bool norm_sync_sums(OpKind kind); /* true if launches of such an op call Device.towers_sum */
+bool norm_sync_sums(OpKind kind); /* true if launches of such an op call Device.allreduce */
 NODISCARD Status norm_sync_open(TowerProcess *p);
 void norm_sync_close(TowerProcess *p);
 /* A tower without samples joins the sums of a whole step of this phase. */

@@ -360,7 +360,7 @@ Program *replica_eval_program(Replica *r, int32_t n)
     return NULL;
 }
 
-/* ---- one tower's turn */
+/* ---- one tower's micro-batch */
 
 /* to[i] = to[i] (+ or *) by[i] */
 static Status floats_change(Replica *r, OpKind kind, const char *name, float *to, const float *by, size_t count)

@@ -6,7 +6,7 @@
 #include "towers/train/step.h"
 #include "towers/train/summary.h"
 
-static bool spoilt_before(const Finding *found)
+static bool non_finite_before(const Finding *found)
 {
     return found->place == FOUND_WEIGHT || found->place == FOUND_AVERAGE || found->place == FOUND_STATISTIC ||
            found->place == FOUND_OPTIMIZER_STATE;
@@ -63,7 +63,7 @@ static Status state_return(TowerProcess *p, int64_t good, int64_t left_out)
 Status rollback_run(TowerProcess *p, int64_t refused)
 {
     TRY(snapshot_settle(p, false));
-    int64_t good = p->good_step, blamed = refused - spoilt_before(&p->ledger->search.found);
+    int64_t good = p->good_step, blamed = refused - non_finite_before(&p->ledger->search.found);
     const char *report = p->ledger->search.report;
     TRY(comm_broadcast(p->comm, &good, sizeof good, 0)); /* only rank 0 knows which saves succeeded */
     TRY(refuse_return(p, refused, blamed, good));

@@ -183,17 +183,17 @@ static Status step_update(TowerProcess *p, const Step *step)
 Status step_run(TowerProcess *p, StepOutcome *outcome)
 {
     Step *step;
-    Turn turn;
+    MicroBatch micro;
     TRY(step_begin(p, &step));
     for (int number = 0; number < step->batches * p->place.local_towers; number++) {
-        TRY(turn_begin(p, step, number, &turn));
-        TRY(turn_feed(&turn));
-        TRY(turn_forward(&turn));
-        for (int part = 0; part < turn.parts; part++) {
-            TRY(turn_backward(&turn, part));
-            TRY(turn_allreduce_begin(&turn, part));
+        TRY(micro_batch_begin(p, step, number, &micro));
+        TRY(micro_batch_feed(&micro));
+        TRY(micro_batch_forward(&micro));
+        for (int part = 0; part < micro.parts; part++) {
+            TRY(micro_batch_backward(&micro, part));
+            TRY(micro_batch_allreduce_begin(&micro, part));
         }
-        TRY(turn_end(&turn));
+        TRY(micro_batch_end(&micro));
     }
     TRY(allreduce_end(p, step->phase));
     comm_sum_times(p->comm, &step->sums);

@@ -1,4 +1,4 @@
-/* Step: one training step of a process, from its batches to its record. step.c runs it, step_turn.c runs the turns of
+/* Step: one training step of a process, from its batches to its record. step.c runs it, step_micro_batch.c runs the micro-batches of
  * its towers, step_take.c processes its result when it has arrived, step_record.c records it. */
 #pragma once
 
@@ -86,27 +86,27 @@ void step_rows_flush(TowerProcess *p);
 /* A turn: one batch of one tower, from the loader to its gradients. The towers of a process take turns on its device,
  * batch by batch; the last batch of a step completes the gradients bucket by bucket. Turns handle captured graphs,
  * accumulated gradients (--accumulate) and test hooks. */
-typedef struct Turn {
+typedef struct MicroBatch {
     TowerProcess *p;
     const Step *step;
-    const Batch *batch; /* borrowed from the loader until the next turn begins, or `none` */
+    const Batch *batch; /* borrowed from the loader until the next one begins, or `none` */
     Batch none;         /* of a phase that takes no images: only its samples' number and place */
     Program *program;   /* NULL: a tower without samples, which contributes nothing */
     int local;
     bool last;            /* batch of the step */
     int parts;            /* of the backward pass: one per bucket in the last batch, else one */
     int part, first, end; /* of the launches in progress: ops [first, end) */
-} Turn;
+} MicroBatch;
 
-/* Turn `number` of a step: the next batch, that of tower number % local_towers. */
-NODISCARD Status turn_begin(TowerProcess *p, Step *step, int number, Turn *turn);
-NODISCARD Status turn_feed(Turn *turn);
-NODISCARD Status turn_forward(Turn *turn);
+/* Micro-batch `number` of a step: the next batch, that of tower number % local_towers. */
+NODISCARD Status micro_batch_begin(TowerProcess *p, Step *step, int number, MicroBatch *micro);
+NODISCARD Status micro_batch_feed(MicroBatch *micro);
+NODISCARD Status micro_batch_forward(MicroBatch *micro);
 /* Run backward up to the last gradient of bucket `part`; parts 0, 1, ... in order. */
-NODISCARD Status turn_backward(Turn *turn, int part);
+NODISCARD Status micro_batch_backward(MicroBatch *micro, int part);
 /* Start the all-reduce of bucket `part`, if this is the last batch. */
-NODISCARD Status turn_allreduce_begin(const Turn *turn, int part);
-NODISCARD Status turn_end(Turn *turn);
+NODISCARD Status micro_batch_allreduce_begin(const MicroBatch *micro, int part);
+NODISCARD Status micro_batch_end(MicroBatch *micro);
 
 /* One training step of all towers of this process. On an asynchronous device it may return while the last steps are in
  * flight; their results are taken by later calls, or by steps_drain. */

@@ -4,7 +4,7 @@
  * mean of a few pixels as shift, which keeps a deviation of 1 around 1000 exact enough; then
  * y = relu?((x - mean) a + beta), a = gamma / sqrt(var + eps). Backward: g = dy where y > 0; dbeta = sum g,
  * dgamma = sum g (x - mean) / sqrt(var + eps), dx = a (g - dbeta / N) - (x - mean) a dgamma / (N sqrt(var + eps)).
- * With Device.towers_sum the batch is that of all towers: their means are joined weighted by pixels, then the squares
+ * With Device.allreduce the batch is that of all towers: their means are joined weighted by pixels, then the squares
  * around the joint mean (no difference of large numbers), and in the backward pass the two sums.
  * The running averages are not kept here; that is the backend's `average`. */
 #include "kernels/cpu/columns.h"
@@ -157,14 +157,14 @@ static Status statistics_join(const Device *device, const Norm *norm, float *mea
         first[i] = (double)norm->mean[i] + first[i] / pixels;
         sums[1 + i] = (float)(pixels * first[i]);
     }
-    TRY(device->towers_sum(device->towers_context, sums, 1 + c));
+    TRY(device->allreduce(device->allreduce_context, sums, 1 + c));
     double all = (double)sums[0];
     for (int i = 0; i < c; i++) {
         double joint = (double)sums[1 + i] / all;
         mean[i] = (float)joint;
         sums[1 + i] = (float)(second[i] + pixels * (first[i] - joint) * (first[i] - joint));
     }
-    TRY(device->towers_sum(device->towers_context, sums + 1, c));
+    TRY(device->allreduce(device->allreduce_context, sums + 1, c));
     for (int i = 0; i < c; i++) var[i] = sums[1 + i] < 0 ? 0.0f : (float)((double)sums[1 + i] / all);
     return OK;
 }
@@ -174,7 +174,7 @@ static Status norm_statistics(const Device *device, Norm *norm, float *mean, flo
 {
     norm_shift(norm);
     norm_sums(device, norm, NORM_STAT);
-    if (device->towers_sum) return statistics_join(device, norm, mean, var);
+    if (device->allreduce) return statistics_join(device, norm, mean, var);
     for (int64_t i = 0; i < norm->columns.c; i++) {
         double first = norm->total[i] / (double)norm->columns.pixels;
         double second = norm->total[norm->columns.c + i] / (double)norm->columns.pixels - first * first;
@@ -257,7 +257,7 @@ static Status grad_sums_join(const Device *device, const Norm *norm, double *cou
     float *sums = norm->slope; /* and on into offset and one vector more */
     sums[0] = (float)*count;
     for (int64_t i = 0; i < 2 * c; i++) sums[1 + i] = (float)norm->total[i];
-    TRY(device->towers_sum(device->towers_context, sums, (int)(1 + 2 * c)));
+    TRY(device->allreduce(device->allreduce_context, sums, (int)(1 + 2 * c)));
     *count = (double)sums[0];
     for (int64_t i = 0; i < 2 * c; i++) norm->total[i] = (double)sums[1 + i];
     return OK;
@@ -278,7 +278,7 @@ static Status batchnorm_dx_launch(Device *device, OpCall *call)
     norm_sums(device, &norm, NORM_GRAD_SUM);
     double count = (double)norm.columns.pixels;
     norm_grad_params(&norm, call->out[1].data, call->out[2].data);
-    if (device->towers_sum) TRY(grad_sums_join(device, &norm, &count));
+    if (device->allreduce) TRY(grad_sums_join(device, &norm, &count));
     /* slope and offset of dx from the sums. */
     int64_t c = norm.columns.c;
     for (int64_t i = 0; i < c; i++) {

@@ -1,7 +1,7 @@
 /* Batch normalization with ReLU on the GPU; the kernels are in batchnorm.cu. The running averages are the backend's
  * `average`.
  *
- * With Device.towers_sum the batch is that of all towers, by the formulas of kernels/cpu/norm/batchnorm.c. The sums lie in
+ * With Device.allreduce the batch is that of all towers, by the formulas of kernels/cpu/norm/batchnorm.c. The sums lie in
  * workspace and are made in the order of the compute stream: the host does not wait, but such a launch cannot be part of
  * a captured graph. */
 #include "kernels/cuda/operands.h"
@@ -16,14 +16,14 @@ static Status batchnorm_prepare(Device *device, OpCall *call)
 
 static Status batchnorm_launch(Device *device, OpCall *call)
 {
-    if (device->towers_sum) {
+    if (device->allreduce) {
         cudaStream_t stream = cuda_stream(device, STREAM_COMPUTE);
         int c = call->in[0].shape.c;
-        TRY_CUDA(kernel_batchnorm_towers_give(call, stream));
-        TRY(device->towers_sum(device->towers_context, kernel_batchnorm_towers_sums(call), 1 + c));
-        TRY_CUDA(kernel_batchnorm_towers_mean(call, stream));
-        TRY(device->towers_sum(device->towers_context, kernel_batchnorm_towers_squares(call), c));
-        TRY_CUDA(kernel_batchnorm_towers_apply(call, stream));
+        TRY_CUDA(kernel_batchnorm_sync_give(call, stream));
+        TRY(device->allreduce(device->allreduce_context, kernel_batchnorm_sync_sums(call), 1 + c));
+        TRY_CUDA(kernel_batchnorm_sync_mean(call, stream));
+        TRY(device->allreduce(device->allreduce_context, kernel_batchnorm_sync_squares(call), c));
+        TRY_CUDA(kernel_batchnorm_sync_apply(call, stream));
         return OK;
     }
     TRY_CUDA(kernel_batchnorm(call, cuda_stream(device, STREAM_COMPUTE)));
@@ -32,12 +32,12 @@ static Status batchnorm_launch(Device *device, OpCall *call)
 
 static Status batchnorm_dx_launch(Device *device, OpCall *call)
 {
-    if (device->towers_sum) {
+    if (device->allreduce) {
         cudaStream_t stream = cuda_stream(device, STREAM_COMPUTE);
-        TRY_CUDA(kernel_batchnorm_dx_towers_give(call, stream));
-        TRY(device->towers_sum(device->towers_context, kernel_batchnorm_towers_sums(call),
-                               1 + 2 * call->in[0].shape.c));
-        TRY_CUDA(kernel_batchnorm_dx_towers_apply(call, stream));
+        TRY_CUDA(kernel_batchnorm_dx_sync_give(call, stream));
+        TRY(device->allreduce(device->allreduce_context, kernel_batchnorm_sync_sums(call),
+                              1 + 2 * call->in[0].shape.c));
+        TRY_CUDA(kernel_batchnorm_dx_sync_apply(call, stream));
         return OK;
     }
     TRY_CUDA(kernel_batchnorm_dx(call, cuda_stream(device, STREAM_COMPUTE)));

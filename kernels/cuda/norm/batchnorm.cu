@@ -229,17 +229,17 @@ static NormTowers norm_towers(const OpCall *call)
     return towers;
 }
 
-float *kernel_batchnorm_towers_sums(const OpCall *call)
+float *kernel_batchnorm_sync_sums(const OpCall *call)
 {
     return norm_towers(call).sums;
 }
 
-float *kernel_batchnorm_towers_squares(const OpCall *call)
+float *kernel_batchnorm_sync_squares(const OpCall *call)
 {
     return norm_towers(call).squares;
 }
 
-cudaError_t kernel_batchnorm_towers_give(const OpCall *call, cudaStream_t stream)
+cudaError_t kernel_batchnorm_sync_give(const OpCall *call, cudaStream_t stream)
 {
     NormStatistics norm = norm_statistics(call);
     norm.towers = norm_towers(call);
@@ -247,7 +247,7 @@ cudaError_t kernel_batchnorm_towers_give(const OpCall *call, cudaStream_t stream
     return LAUNCH_ERROR();
 }
 
-cudaError_t kernel_batchnorm_towers_mean(const OpCall *call, cudaStream_t stream)
+cudaError_t kernel_batchnorm_sync_mean(const OpCall *call, cudaStream_t stream)
 {
     Norm norm = norm_statistics(call);
     norm.towers = norm_towers(call);
@@ -255,7 +255,7 @@ cudaError_t kernel_batchnorm_towers_mean(const OpCall *call, cudaStream_t stream
     return LAUNCH_ERROR();
 }
 
-cudaError_t kernel_batchnorm_towers_apply(const OpCall *call, cudaStream_t stream)
+cudaError_t kernel_batchnorm_sync_apply(const OpCall *call, cudaStream_t stream)
 {
     NormStatistics norm = norm_statistics(call);
     norm.towers = norm_towers(call);
@@ -263,7 +263,7 @@ cudaError_t kernel_batchnorm_towers_apply(const OpCall *call, cudaStream_t strea
     return norm_forward(norm, stream);
 }
 
-cudaError_t kernel_batchnorm_dx_towers_give(const OpCall *call, cudaStream_t stream)
+cudaError_t kernel_batchnorm_dx_sync_give(const OpCall *call, cudaStream_t stream)
 {
     NormGradSums norm = norm_grad_sums<NormGradSums>(call, &call->in[1]);
     norm.towers = norm_towers(call);
@@ -271,7 +271,7 @@ cudaError_t kernel_batchnorm_dx_towers_give(const OpCall *call, cudaStream_t str
     return LAUNCH_ERROR();
 }
 
-cudaError_t kernel_batchnorm_dx_towers_apply(const OpCall *call, cudaStream_t stream)
+cudaError_t kernel_batchnorm_dx_sync_apply(const OpCall *call, cudaStream_t stream)
 {
     NormGradSums norm = norm_grad_sums<NormGradSums>(call, &call->in[1]);
     norm.towers = norm_towers(call);
