@@ -27,7 +27,7 @@ import time
 import traceback
 
 SCRIPTS = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(os.path.join(SCRIPTS, "measure"))  # fidelity
+sys.path.append(os.path.join(SCRIPTS, "parity"))  # fidelity
 
 BUDGETS = {"ops": 500, "model": 500, "bench": 540, "resume": 240, "compile": 540, "profile": 240, "scale": 540}  # seconds
 SHARES = {"model": 20, "bench": 33, "resume": 5, "ops": 11, "profile": 6, "scale": 4, "compile": 21}  # of --total

@@ -195,10 +195,11 @@ def readme_line(page):
     if PEERS["tensor"][0] not in page:
         return ""
     begin = page.index("| pictures | by |")
+    commit = re.findall(r", commit (\S+), ", page[:begin])[-1]
     rows = [[cell.strip() for cell in line.split("|")] for line in page[begin:page.index("\n\n", begin)].split("\n")[2:]]
     best = [min((float(row[5]), row[2]) for row in rows if row[1] == title and row[2] != "Towers") for title in SETS.values()]
-    return ("**Speed.** On the same cores and files, Towers prepares %.1f to %.1f times as many images a second as PyTorch's DataLoader with %s"
-            " ([table](docs/data.md#how-fast-and-how-much-memory))." % (min(best)[0], max(best)[0], " or ".join(sorted({name for _, name in best}))))
+    return ("**Speed.** On the same cores and files, Towers prepares %.1f to %.1f times as many images a second as PyTorch's DataLoader with %s,"
+            " at commit %s ([table](docs/data.md#how-fast-and-how-much-memory))." % (min(best)[0], max(best)[0], " or ".join(sorted({name for _, name in best})), commit))
 
 
 def measure(o):

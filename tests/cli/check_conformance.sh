@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Borrowed names: those of docs/results/conformance.md that are refused end with exit code 2 and say what to use; where torch, torchvision
-# and timm are installed, scripts/measure/conformance.py compares all of them again and finds the verdicts of the page, and weights that timm
+# and timm are installed, scripts/parity/conformance.py compares all of them again and finds the verdicts of the page, and weights that timm
 # has saved give its probabilities.
 . "$1/tests/support/check.sh"
 page=$source_dir/docs/results/conformance.md
@@ -38,13 +38,13 @@ python_with() { # MODULES [PYTHON]...: sets python to one that has them, or to n
 export PYTHONDONTWRITEBYTECODE=1
 python_with 'torch, torchvision, timm, PIL'
 if [ -n "$python" ]; then
-    "$python" "$source_dir/scripts/measure/conformance.py" --check "$towers" "$page" >"$out" 2>"$err" || complain "$(grep WRONG "$out"; cat "$err")"
+    "$python" "$source_dir/scripts/parity/conformance.py" --check "$towers" "$page" >"$out" 2>"$err" || complain "$(grep WRONG "$out"; cat "$err")"
 else
     left_out "borrowed names against the packages: no Python with torch, torchvision and timm"
 fi
 
 # Weights as timm saves them, of networks that only timm has, and of one that both have.
-python_with 'torch, timm, PIL' "$kept/timm/bin/python" # which scripts/measure/fidelity.sh has installed
+python_with 'torch, timm, PIL' "$kept/timm/bin/python" # which scripts/parity/fidelity.sh has installed
 if [ -n "$python" ]; then
     cat >"$work/saves.py" <<'PYTHON'
 import sys, numpy, timm, torch

@@ -9,7 +9,7 @@ small_data data 3000 1000 || exit $?
 # ---- accuracy, size, and what ONNX Runtime makes of it
 "$towers" train fashion_cnn --data-path data --epochs 6 --batch-size 32 --experiment cnn --quiet >/dev/null || complain "cnn"
 "$towers" train inception_mini --data-path data --epochs 3 --batch-size 32 --experiment mini --quiet >/dev/null || complain "mini"
-"$python" "$source_dir/scripts/measure/int8_accuracy.py" --json "$towers" data runs/cnn runs/mini >rows || complain "accuracy"
+"$python" "$source_dir/scripts/parity/int8_accuracy.py" --json "$towers" data runs/cnn runs/mini >rows || complain "accuracy"
 "$python" - rows <<'PYTHON' || complain "int8 beside f32"
 import json, sys
 wanted = {"fashion_cnn": {"QLinearConv": 2, "QGemm": 2}, "inception_mini": {"QLinearConv": 28, "QGemm": 1, "QLinearAveragePool": 4, "QLinearConcat": 4}}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The losses of 40 updates of wgan_gp_keras, ten of them of the generator, are those of PyTorch in float64 from the same weights, images
-# and random numbers (wgan_losses.txt, made by scripts/measure/compare_wgan.py). Arguments: source folder, binary.
+# and random numbers (wgan_losses.txt, made by scripts/parity/compare_wgan.py). Arguments: source folder, binary.
 . "$1/tests/support/check.sh"
 needs_python
 

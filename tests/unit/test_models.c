@@ -1,7 +1,7 @@
 /* The networks at full size: numbers of parameters, multiply-adds, names, the smallest image, auxiliary heads, and
  * that training and evaluation use the same weights. The counts are those of torchvision (inception_v3, googlenet, resnet, efficientnet,
  * convnext), of timm (inception_v4, inception_resnet_v2, xception), of TF-slim (inception_v2: 10173112 with statistics, without the
- * classifier) and of the trainer of 2016 (tf2016). scripts/measure/fidelity.sh compares the
+ * classifier) and of the trainer of 2016 (tf2016). scripts/parity/fidelity.sh compares the
  * values that they compute. */
 
 #include "tests/support/unit.h"

@@ -1,4 +1,4 @@
-/* Runs training steps of a model on given weights and images and writes the results, for scripts/measure/fidelity.py, which does
+/* Runs training steps of a model on given weights and images and writes the results, for scripts/parity/fidelity.py, which does
  * the same in PyTorch and compares.
  *
  *   fidelity_driver model=NAME input=FILE output=FILE [weights=FILE] [variant=NAME] [side=N] [classes=N] [aux=0]

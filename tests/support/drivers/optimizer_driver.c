@@ -1,4 +1,4 @@
-/* Updates of a backend's optimizer on given gradients, for scripts/measure/fidelity.py to compare with PyTorch's.
+/* Updates of a backend's optimizer on given gradients, for scripts/parity/fidelity.py to compare with PyTorch's.
  *
  *   optimizer_driver kind=NAME input=FILE output=FILE [lr=X] [momentum=X] [nesterov=1] [beta1=X] [beta2=X] [decay=X]
  *                    [eps=X] [trust=X] [weight_decay=X]

@@ -1,5 +1,5 @@
 /* One step of a model in the double-precision interpreter, written as 64-bit numbers: the definition of the op list and
- * its gradient rules, which scripts/measure/fidelity.py compares with PyTorch in float64.
+ * its gradient rules, which scripts/parity/fidelity.py compares with PyTorch in float64.
  *
  *   reference_driver model=NAME input=FILE weights=FILE output=FILE [side=N] [classes=N] [aux=0] [passes=0]
  *

@@ -871,7 +871,7 @@ def optimizer_rows(table, driver):
 
 INTRODUCTION = """# Fidelity
 
-Written by `scripts/measure/fidelity.sh`: the networks of this project against torchvision {vision} and timm {timm} under PyTorch
+Written by `scripts/parity/fidelity.sh`: the networks of this project against torchvision {vision} and timm {timm} under PyTorch
 {torch}. Equal weights and images go through PyTorch in float64, PyTorch in float32 and the trainer in float32 (dropout and
 stochastic depth off, batch norm on the batch). The error of a tensor is the 2-norm of its difference from the float64 result, divided by
 the 2-norm of that. No tensor may be more than {ratio:g} times as far from float64 as PyTorch's own float32 is (at least one

@@ -2,7 +2,7 @@
 """The accuracy of networks in int8 beside f32, by ONNX Runtime on the test images of Fashion-MNIST: rows of Markdown, or with --json an
 object for each run. `kinds`: the nodes that ONNX Runtime makes of the file in int8.
 
-usage: scripts/measure/int8_accuracy.py [--json] BINARY DATA RUN...      DATA: folder of t10k-images-idx3-ubyte[.gz] and the labels
+usage: scripts/parity/int8_accuracy.py [--json] BINARY DATA RUN...      DATA: folder of t10k-images-idx3-ubyte[.gz] and the labels
 """
 import collections, gzip, json, subprocess, sys, tempfile
 from pathlib import Path

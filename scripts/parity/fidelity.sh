@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Compare the networks with torchvision and timm: parameter counts, the first loss of the original recipe, and every logit, gradient
 # and running statistic. Writes a table to standard output and docs/results/fidelity.md. See fidelity.py.
-#   scripts/measure/fidelity.sh [BUILD_DIR] [counts] [loss] [export] [reference] [optimizers] [inception_v3] [inception_v3_tf2016]
+#   scripts/parity/fidelity.sh [BUILD_DIR] [counts] [loss] [export] [reference] [optimizers] [inception_v3] [inception_v3_tf2016]
 #                       [googlenet] [inception_v4] [inception_resnet_v2] [resnet18] [resnet34] [resnet50]
 #                       [resnet101] [mobilenet_v3_small] [mobilenet_v3_large] [efficientnet_b0] [efficientnet_lite0]
 #                       [convnext_tiny] [inception_v2] [xception] [kinks] [training]
-# Without names: everything, about ten minutes on two idle cores. With names the table goes to standard output only. Without
+# Without names: everything, more than an hour on two cores. With names the table goes to standard output only. Without
 # BUILD_DIR, build-test/ is brought up to date first. Needs the system's python3-torch and python3-torchvision; timm is installed
 # once from PyPI into a virtual environment in the user's cache.
 set -euo pipefail
@@ -34,4 +34,4 @@ python=$(scripts/venv.sh timm --system-site-packages)
 report=docs/results/fidelity.md
 [ $# -eq 0 ] || report=/dev/null
 export OPENBLAS_NUM_THREADS=1 GOMP_SPINCOUNT=1000
-exec "$python" scripts/measure/fidelity.py "$build/tests/fidelity_driver" "$build/towers" "$report" "$@"
+exec "$python" scripts/parity/fidelity.py "$build/tests/fidelity_driver" "$build/towers" "$report" "$@"

@@ -2,7 +2,7 @@
 """Compare what borrowed names do here with what they do in torchvision, timm, PyTorch and Keras, and print the table of
 docs/results/conformance.md.
 
-Usage: PYTHON_WITH_THE_PACKAGES scripts/measure/conformance.py TOWERS > docs/results/conformance.md
+Usage: PYTHON_WITH_THE_PACKAGES scripts/parity/conformance.py TOWERS > docs/results/conformance.md
        ... --check TOWERS PAGE     also compare the verdicts with those of the page
 
 A row is `equal` (compared with the package itself), `alias` (another spelling of an option of ours: --print-config shows the same settings),
@@ -489,7 +489,7 @@ def alias_rows():
         ("--dist-bn reduce", "--bn-stats mean"), ("--dist-bn broadcast", "--bn-stats first"))
     yield "`--hflip 0.5`", "timm", lambda: alias("its default; `--flip random`, and no other probability", ("--augment --hflip 0.5", "--augment --flip random"))
     yield "`--auto-augment ra`, `--auto-augment ta_wide`", "torchvision", lambda: alias(
-        "`randaugment` and `trivialaugment`, whose operations `scripts/measure/data_parity.py` compares with Pillow pixel by pixel; the random choices are our own",
+        "`randaugment` and `trivialaugment`, whose operations `scripts/parity/data_parity.py` compares with Pillow pixel by pixel; the random choices are our own",
         ("--augment --auto-augment ra", "--augment --auto-augment randaugment"), ("--augment --auto-augment ta_wide", "--augment --auto-augment trivialaugment"))
     yield "`--print-freq`, `--use-deterministic-algorithms`", "torchvision", lambda: alias(
         "other spellings of `--log-interval`, `--deterministic`", ("--print-freq 3", "--log-interval 3"), ("--use-deterministic-algorithms", "--deterministic"))
@@ -630,7 +630,7 @@ for name, whose, compare in rows():
     lines.append(f"| {name} | {whose} | {verdict} | {what} |")
 page = f"""# Borrowed names
 
-Written by `scripts/measure/conformance.py`: what options with names of other programs do, compared with {versions()}. Updates of the optimizers that PyTorch has are compared to the last bits in [fidelity](fidelity.md). `alias` is another spelling of an option here, with the same settings; `cited` a recipe whose source is in no package.
+Written by `scripts/parity/conformance.py`: what options with names of other programs do, compared with {versions()}. Updates of the optimizers that PyTorch has are compared to the last bits in [fidelity](fidelity.md). `alias` is another spelling of an option here, with the same settings; `cited` a recipe whose source is in no package.
 
 | name | of | verdict | compared |
 |---|---|---|---|

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Compare our decoders, resizing and augmentations with Pillow's, as used by torchvision's loader. Needs Pillow.
 
-Usage: scripts/measure/data_parity.py IMAGE_DRIVER [DIR...]   (DIR: more images to decode)
+Usage: scripts/parity/data_parity.py IMAGE_DRIVER [DIR...]   (DIR: more images to decode)
 Images in every format that Pillow can write are made in a temporary folder; 200 geometries are resized; every operation is
 applied at many strengths. Every pixel must be equal; 16-bit gray, which Pillow clips at 255, must be scaled."""
 import os, random, struct, subprocess, sys, tempfile
