@@ -61,6 +61,13 @@ CpuIsa cpu_isa(void)
     return found;
 }
 
+CpuIsa cpu_vectors(Dtype dtype)
+{
+    CpuIsa isa = cpu_isa();
+    if (isa >= (dtype == DTYPE_F32 ? CPU_AVX512 : CPU_AVX512_BF16)) return CPU_AVX512;
+    return dtype == DTYPE_F32 ? isa : CPU_PLAIN;
+}
+
 /* oneDNN has more sets than kernels/ tells apart; the newest have no name in older versions. Their bits have other meanings on
  * other processors than x86-64. */
 static const char *isa_text(void)

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "kernels/base/status.h"
+#include "kernels/tensor.h"
 
 /* Of 64-bit ARM the second, of x86-64 the first and those from the third on; each of these includes the ones before it. */
 typedef enum CpuIsa {
@@ -20,6 +21,9 @@ typedef enum CpuIsa {
 
 /* The first call decides, for the life of the process. */
 CpuIsa cpu_isa(void);
+/* The code by vectors for numbers of this type, if an op has it: CPU_AVX512, CPU_AVX2 or CPU_NEON; CPU_PLAIN: there is none. All of it
+ * computes with f32, but that of AVX-512 with bf16, too, where the processor converts it. */
+CpuIsa cpu_vectors(Dtype dtype);
 
 /* "AVX-512 with bf16 (avx512_core_bf16), oneDNN 2.6.3" */
 void cpu_isa_describe(char *text, size_t bytes);

@@ -31,14 +31,15 @@ typedef struct DepthwiseRun {
 
 static const DepthwiseCode *code_for(Dtype dtype)
 {
+    switch (cpu_vectors(dtype)) {
 #if defined(__x86_64__)
-    if (cpu_isa() >= (dtype == DTYPE_F32 ? CPU_AVX512 : CPU_AVX512_BF16)) return &depthwise_avx512;
-    if (cpu_isa() >= CPU_AVX2 && dtype == DTYPE_F32) return &depthwise_avx2;
+    case CPU_AVX512: return &depthwise_avx512;
+    case CPU_AVX2: return &depthwise_avx2;
 #elif defined(__aarch64__)
-    if (cpu_isa() == CPU_NEON && dtype == DTYPE_F32) return &depthwise_neon;
+    case CPU_NEON: return &depthwise_neon;
 #endif
-    (void)dtype;
-    return NULL;
+    default: return NULL;
+    }
 }
 
 static const char *depthwise_takes(const Device *device, const ConvProblem *p)

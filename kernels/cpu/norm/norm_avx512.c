@@ -286,7 +286,7 @@ NORM_CODE static void passes_run(NormPass pass, const NormRows *r, float *sum, f
 
 bool norm_rows_avx512(NormPass pass, const NormRows *r, float *sum, float *second)
 {
-    bool has = cpu_isa() >= (r->dtype == DTYPE_F32 ? CPU_AVX512 : CPU_AVX512_BF16);
+    bool has = cpu_vectors(r->dtype) == CPU_AVX512;
     if (has) passes_run(pass, r, sum, second);
     return has;
 }

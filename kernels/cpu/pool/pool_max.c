@@ -8,14 +8,15 @@
 
 const PoolCode *pool_code(Dtype dtype)
 {
+    switch (cpu_vectors(dtype)) {
 #if defined(__x86_64__)
-    if (cpu_isa() >= (dtype == DTYPE_F32 ? CPU_AVX512 : CPU_AVX512_BF16)) return &pool_avx512;
-    if (cpu_isa() >= CPU_AVX2 && dtype == DTYPE_F32) return &pool_avx2;
+    case CPU_AVX512: return &pool_avx512;
+    case CPU_AVX2: return &pool_avx2;
 #elif defined(__aarch64__)
-    if (dtype == DTYPE_F32) return &pool_neon;
+    case CPU_NEON: return &pool_neon;
 #endif
-    (void)dtype;
-    return NULL;
+    default: return NULL;
+    }
 }
 
 typedef struct MaxPool {
