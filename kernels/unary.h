@@ -44,6 +44,18 @@ UNARY_CALL float unary_relu6_slope(float x)
     return x > 0.0f && x < 6.0f ? 1.0f : 0.0f;
 }
 
+/* holds ? yes : no, both of them computed, by their bits. For `?:` between floats gcc makes a branch if one side is costly, or is a
+ * constant of which it can compute beforehand what follows; it does not vectorize loops with a branch. */
+UNARY_CALL float unary_choose(int holds, float yes, float no)
+{
+    int mask = -holds, bits, others;
+    __builtin_memcpy(&bits, &yes, sizeof bits);
+    __builtin_memcpy(&others, &no, sizeof others);
+    bits = (bits & mask) | (others & ~mask);
+    __builtin_memcpy(&yes, &bits, sizeof yes);
+    return yes;
+}
+
 /* e^(t + rest) for t from -87 to 88 and a small rest, such as what rounding has cut off t: 2^n e^r with |r| <= ln 2 / 2, and a
  * polynomial for e^r (Cephes, expf). */
 UNARY_CALL float unary_exp(float t, float rest)
@@ -73,13 +85,13 @@ UNARY_CALL float unary_tanh(float x)
  * 1 - 2 / (e^(2 |x|) + 1), which is 1 from |x| = 10 on. */
 UNARY_CALL float unary_tanh(float x)
 {
-    float size = x < 0.0f ? -x : x, square = x * x, t = 2.0f * size < 20.0f ? 2.0f * size : 20.0f;
+    float size = x < 0.0f ? -x : x, square = x * x, t = unary_choose(2.0f * size < 20.0f, 2.0f * size, 20.0f);
     float p = (((-5.70498872745e-3f * square + 2.06390887954e-2f) * square - 5.37397155531e-2f) * square +
                1.33314422036e-1f) *
                   square -
               3.33332819422e-1f;
     float near = x + x * square * p, far = 1.0f - 2.0f / (unary_exp(t, 0.0f) + 1.0f);
-    float y = size < 0.625f ? near : x < 0.0f ? -far : far;
+    float y = unary_choose(size < 0.625f, near, x < 0.0f ? -far : far);
     return x != x ? x : y;
 }
 #endif
@@ -87,9 +99,9 @@ UNARY_CALL float unary_tanh(float x)
 /* The logistic function of -|x|, at most 1/2, to f32's relative precision; 0 from |x| = 87 on. */
 UNARY_CALL float unary_tail(float x)
 {
-    float size = x < 0.0f ? -x : x, t = size < 87.0f ? size : 87.0f;
+    float size = x < 0.0f ? -x : x, t = unary_choose(size < 87.0f, size, 87.0f);
     float tail = 1.0f / (1.0f + unary_exp(t, 0.0f));
-    return size >= 87.0f ? 0.0f : tail;
+    return unary_choose(size >= 87.0f, 0.0f, tail);
 }
 
 UNARY_CALL float unary_sigmoid(float x)
@@ -122,7 +134,7 @@ typedef struct UnaryNormal {
 UNARY_CALL UnaryNormal unary_normal(float x)
 {
     float size = x < 0.0f ? -x : x, top;
-    size = size < 13.0f ? size : 13.0f;
+    size = unary_choose(size < 13.0f, size, 13.0f);
     int bits;
     __builtin_memcpy(&bits, &size, sizeof bits);
     bits &= ~0xFFF;
@@ -143,7 +155,7 @@ UNARY_CALL UnaryNormal unary_normal(float x)
     far = far * half + 0.312787324f;
     far = far * half + 0.198961988f;
     float beyond = bell * (half + 0.5f) * far;
-    UnaryNormal normal = {bell, size < 1.25f ? 0.5f + x * near : x < 0.0f ? beyond : 1.0f - beyond};
+    UnaryNormal normal = {bell, unary_choose(size < 1.25f, 0.5f + x * near, x < 0.0f ? beyond : 1.0f - beyond)};
     return normal;
 }
 
