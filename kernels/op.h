@@ -82,6 +82,9 @@ typedef union OpAttr {
         int32_t first; /* channel of x */
     } slice;
     struct {
+        int32_t groups; /* rows of the matrix that the channels of x are */
+    } shuffle;
+    struct {
         int32_t top, bottom, left, right; /* rows and columns of zeros to add; negative: to take away */
     } pad;
     struct {

@@ -1,5 +1,5 @@
-/* Channels side by side: concat, slice, and reshape. Pure copies, and not even those if the plan lets the producer
- * write directly into its place. */
+/* Channels side by side: concat, slice, shuffle, and reshape. Pure copies, and, but for the shuffle, not even those if the
+ * plan lets the producer write directly into its place. */
 #include "kernels/cpu/vector.h"
 
 typedef struct Copy {
@@ -52,6 +52,32 @@ static Status slice_launch(Device *device, OpCall *call)
 }
 
 const OpKernel cpu_slice = {.launch = slice_launch};
+
+/* y[k groups + g] = x[g c / groups + k], one read and one write. */
+#define SHUFFLE(type)                                                                                                  \
+    static void shuffle_##type(void *context, int64_t first, int64_t end)                                              \
+    {                                                                                                                  \
+        const OpCall *call = context;                                                                                  \
+        int32_t groups = call->attr.shuffle.groups, each = call->in[0].shape.c / groups;                               \
+        for (int64_t i = first; i < end; i++) {                                                                        \
+            const type *from = (const type *)call->in[0].data + i * call->in[0].pitch;                                 \
+            type *to = (type *)call->out[0].data + i * call->out[0].pitch;                                             \
+            for (int32_t k = 0; k < each; k++)                                                                         \
+                for (int32_t g = 0; g < groups; g++) to[k * groups + g] = from[g * each + k];                          \
+        }                                                                                                              \
+    }
+SHUFFLE(uint16_t)
+SHUFFLE(uint32_t)
+
+static Status shuffle_launch(Device *device, OpCall *call)
+{
+    bool wide = dtype_bytes(call->out[0].dtype) == sizeof(uint32_t);
+    Shape y = call->out[0].shape;
+    chunks_run(device, shape_pixels(y), chunk_pixels(y.c), wide ? shuffle_uint32_t : shuffle_uint16_t, call);
+    return OK;
+}
+
+const OpKernel cpu_shuffle = {.prepare = cpu_check, .launch = shuffle_launch};
 
 static Status reshape_launch(Device *device, OpCall *call)
 {

@@ -682,6 +682,16 @@ REFERENCE(power)
         out[0].data[i] = pow(in[0].data[i], (double)attr->power.exponent);
 }
 
+REFERENCE(shuffle)
+{
+    Shape s = out[0].shape;
+    int groups = attr->shuffle.groups, each = s.c / groups;
+    for (int64_t i = 0; i < shape_count(s); i++) {
+        Place p = place_of(s, i);
+        out[0].data[i] = in[0].data[index_of(s, p.n, p.c % groups * each + p.c / groups, p.h, p.w)];
+    }
+}
+
 REFERENCE(pad)
 {
     Shape x = in[0].shape, y = out[0].shape;

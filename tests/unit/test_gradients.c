@@ -169,6 +169,7 @@ static const Row rows[] = {
     {"three",       OP_CONCAT,  NOTHING, {{2, 1, 2, 2}, {2, 3, 2, 2}, {2, 2, 2, 2}}},
     {"all",         OP_SLICE,   {.slice = {0}}, {{2, 3, 2, 2}}, {2, 3, 2, 2}},
     {"plain",       OP_RESHAPE, NOTHING, {{2, 3, 2, 2}}, {2, 12, 1, 1}},
+    {"shuffle",     OP_SHUFFLE, {.shuffle = {2}}, {{2, 6, 2, 3}}},
     {"pad",         OP_PAD,     {.pad = {1, 2, 0, 1}}, {{2, 3, 2, 3}}},
     {"crop",        OP_PAD,     {.pad = {-1, 1, 2, -1}}, {{2, 3, 3, 2}}},
     {"three",       OP_ADD,     {.add = {false}}, {{2, 3, 2, 2}, {2, 3, 2, 2}, {2, 3, 2, 2}}},

@@ -278,6 +278,12 @@ Value slice(Graph *g, Value x, int32_t first, int32_t c)
     return graph_op(g, OP_SLICE, NULL, &x, 1, &attr, &shape);
 }
 
+Value shuffle(Graph *g, Value x, int32_t groups)
+{
+    OpAttr attr = {.shuffle.groups = groups};
+    return unary(g, OP_SHUFFLE, x, &attr);
+}
+
 Value relu(Graph *g, Value x)
 {
     return unary(g, OP_RELU, x, NULL);

@@ -85,6 +85,9 @@ Value concat(Graph *g, const Value *x, int count);
 
 Value slice(Graph *g, Value x, int32_t first, int32_t c); /* channels `first` .. `first` + c */
 
+/* Channels as a matrix of `groups` rows, transposed. */
+Value shuffle(Graph *g, Value x, int32_t groups);
+
 /* Fully connected over all of c, h, w. Parameters `<name>.weight` {out, c, h, w}, `<name>.bias`. */
 Value dense(Graph *g, Value x, const char *name, int32_t out, bool relu, Init init);
 Value dense_plain(Graph *g, Value x, const char *name, int32_t out, Init init); /* without bias */

@@ -67,6 +67,7 @@ static void print_attr(const Op *op, FILE *to)
         fprintf(to, " keep %g stream %" PRIu32, (double)a->dropout.keep, a->dropout.stream);
         break;
     case OP_SLICE: fprintf(to, " from %d", a->slice.first); break;
+    case OP_SHUFFLE: fprintf(to, " groups %d", a->shuffle.groups); break;
     case OP_PAD:
         fprintf(to, " top %d bottom %d left %d right %d", a->pad.top, a->pad.bottom, a->pad.left, a->pad.right);
         break;

@@ -1,6 +1,6 @@
 /* Rules of ops that rearrange, sum or repeat elements. They are linear. CONCAT and SLICE, SUM_TO and SPREAD_TO,
- * CHANNEL_SUM and CHANNEL_SPREAD are each other's gradient; the gradient of a RESHAPE is a RESHAPE, and that of a PAD
- * a PAD. */
+ * CHANNEL_SUM and CHANNEL_SPREAD are each other's gradient; the gradient of a RESHAPE is a RESHAPE, that of a PAD
+ * a PAD, and that of a SHUFFLE a SHUFFLE. */
 #include "towers/graph/rules.h"
 
 /* The gradient is an op of dy alone, with the shape of the operand: grad_reshape, grad_sum_to, grad_spread_to, grad_channel_sum, grad_channel_spread. */
@@ -49,6 +49,21 @@ void shape_slice(ShapeCall *c)
 void grad_slice(GradCall *c)
 {
     grad_give_channels(c, 0, c->dy[0], c->op.attr.slice.first);
+}
+
+void shape_shuffle(ShapeCall *c)
+{
+    int32_t groups = c->op->attr.shuffle.groups;
+    if (groups < 1 || c->in[0].c % groups)
+        rule_fail(c, ERR_SHAPE, "%d channels cannot be divided among %d groups", c->in[0].c, groups);
+    rule_like_first(c);
+}
+
+/* The other way round. */
+void grad_shuffle(GradCall *c)
+{
+    OpAttr attr = {.shuffle.groups = grad_shape(c, 0).c / c->op.attr.shuffle.groups};
+    grad_give(c, 0, grad_op(c, OP_SHUFFLE, "dx", OPERANDS(c->dy[0]), &attr, NULL));
 }
 
 void shape_reshape(ShapeCall *c)

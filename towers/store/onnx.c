@@ -288,6 +288,20 @@ static void write_pad(Writer *w, const Op *op)
     writes_value(w, node, op->name, op->out[0], false);
 }
 
+static void write_shuffle(Writer *w, const Op *op)
+{
+    static const int64_t turned[] = {0, 2, 1, 3};
+    Shape s = graph_shape(w->graph, op->out[0]);
+    int64_t matrix[] = {0, op->attr.shuffle.groups, s.c / op->attr.shuffle.groups, -1}, image[] = {0, s.c, s.h, s.w};
+    Node *node = node_add(w, "Reshape", op->name);
+    reads_value(w, node, op->in[0]);
+    node_reads(node, constant_ints(w, "shape", 4, matrix));
+    node = node_next(w, op, "Transpose", node);
+    attribute_ints(node, "perm", 4, turned);
+    node = node_next_with(w, op, "Reshape", node, constant_ints(w, "shape", 4, image));
+    writes_value(w, node, op->name, op->out[0], false);
+}
+
 /* A vector of channels becomes {1, c, 1, 1}, which what reads it spreads by itself. */
 static void write_channels(Writer *w, const Op *op)
 {
@@ -322,6 +336,7 @@ static Status write_op(Writer *w, const Op *op)
     case OP_AVG_POOL: write_pool(w, op); break;
     case OP_DENSE: return write_dense(w, op);
     case OP_CONCAT: write_plain(w, op, "Concat", false); break;
+    case OP_SHUFFLE: write_shuffle(w, op); break;
     case OP_ADD: write_plain(w, op, op->in_count == 2 ? "Add" : "Sum", op->attr.add.relu); break;
     case OP_MUL: return write_mul(w, op);
     case OP_RELU: write_plain(w, op, "Relu", false); break;

@@ -113,6 +113,7 @@ static const OpKernel *const kernels[OP_COUNT] = {
     [OP_SLICE] = &cuda_slice,
     [OP_RESHAPE] = &cuda_reshape,
     [OP_PAD] = &cuda_pad,
+    [OP_SHUFFLE] = &cuda_shuffle,
     [OP_ADD] = &cuda_add,
     [OP_MUL] = &cuda_mul,
     [OP_AFFINE] = &cuda_affine,

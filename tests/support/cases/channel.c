@@ -1,4 +1,4 @@
-/* Concatenation, slices and reshapes of channels; borders. */
+/* Concatenation, slices, shuffles and reshapes of channels; borders. */
 #include "tests/support/cases.h"
 
 #define RESHAPE_ROW(label, X, Y)                                                                                       \
@@ -24,6 +24,14 @@
         }                                                                                                              \
     }
 
+#define SHUFFLE_ROW(label, groups_, X)                                                                                 \
+    {                                                                                                                  \
+        label, OP_SHUFFLE, {.shuffle = {groups_}}, {ACT X},                                                            \
+        {                                                                                                              \
+            ACT X                                                                                                      \
+        }                                                                                                              \
+    }
+
 static const Case rows[] = {
     {"one", OP_CONCAT, {{{0}}}, {ACT(2, 5, 3, 3)}, {ACT(2, 5, 3, 3)}},
     {"two", OP_CONCAT, {{{0}}}, {ACT(2, 8, 3, 4), ACT(2, 16, 3, 4)}, {ACT(2, 24, 3, 4)}},
@@ -39,6 +47,9 @@ static const Case rows[] = {
     SLICE_ROW("middle", 3, (2, 9, 4, 3), (2, 4, 4, 3)),
     SLICE_ROW("last", 8, (2, 9, 4, 3), (2, 1, 4, 3)),
     SLICE_ROW("all", 0, (2, 9, 4, 3), (2, 9, 4, 3)),
+    SHUFFLE_ROW("two groups", 2, (2, 48, 5, 3)),
+    SHUFFLE_ROW("three groups", 3, (3, 15, 2, 2)),
+    SHUFFLE_ROW("one group", 1, (2, 5, 2, 2)),
     RESHAPE_ROW("flatten", (3, 4, 2, 5), (3, 40, 1, 1)),
     RESHAPE_ROW("unflatten", (3, 48, 1, 1), (3, 3, 4, 4)),
     RESHAPE_ROW("same", (2, 3, 4, 5), (2, 3, 4, 5)),
