@@ -98,6 +98,7 @@ typedef struct GateReport {
     float refill;     /* gate_refill, which grad_norm includes */
     float next_scale;
     int32_t commit, overflow, halted, good;
+    int32_t culprit; /* the first tower at fault by the rule of the run; -1: none */
 } GateReport;
 
 typedef struct GateDecideCall {
@@ -162,17 +163,22 @@ GATE_CALL void gate_extras_write(const GateExtrasCall *t)
 /* All towers together. */
 typedef struct GateView {
     bool losses, gradients; /* all finite */
-    bool last_nan;
+    int32_t culprit;        /* as in GateReport */
 } GateView;
 
-GATE_CALL GateView gate_view(const float *extras, int towers)
+GATE_CALL GateView gate_view(const float *extras, int towers, NanCheck check)
 {
-    GateView view = {true, true, false};
+    GateView view = {true, true, -1};
     for (int t = 0; t < towers; t++, extras += GATE_EXTRAS) {
+        bool loss = gate_finite((double)extras[GATE_EXTRA_LOSS]), gradient = extras[GATE_EXTRA_GRAD_BAD] == 0;
         if (!(extras[GATE_EXTRA_COUNT] > 0)) continue;
-        if (!gate_finite((double)extras[GATE_EXTRA_LOSS])) view.losses = false;
-        if (extras[GATE_EXTRA_GRAD_BAD] != 0) view.gradients = false;
-        view.last_nan = extras[GATE_EXTRA_LOSS] != extras[GATE_EXTRA_LOSS];
+        view.losses = view.losses && loss;
+        view.gradients = view.gradients && gradient;
+        if (check == NAN_CHECK_LAST) /* that of the last tower alone; Inf passes, as in the original trainer */
+            view.culprit = extras[GATE_EXTRA_LOSS] != extras[GATE_EXTRA_LOSS] ? t : -1;
+        else if (view.culprit < 0 &&
+                 ((check == NAN_CHECK_MEAN && !loss) || (check == NAN_CHECK_ALL && !(loss && gradient))))
+            view.culprit = t;
     }
     return view;
 }
@@ -233,13 +239,11 @@ GATE_CALL void gate_rules_apply(const GateDecideCall *v)
     GateState *state = v->state;
     const GatePhase *phase = &state->phase[v->phase];
     bool closed = v->input->closed != 0;
-    GateView view = gate_view(v->extras, v->towers);
+    GateView view = gate_view(v->extras, v->towers, rules->check);
     double refill = gate_refill(v), norm = sqrt(*v->square) * refill / (double)phase->scale;
     bool gradients = view.gradients && gate_finite(norm);
     bool overflow = rules->dynamic && !closed && view.losses && !gradients && phase->scale > 1;
-    bool passed = rules->check == NAN_CHECK_OFF || (rules->check == NAN_CHECK_LAST && !view.last_nan) ||
-                  (rules->check == NAN_CHECK_MEAN && view.losses) ||
-                  (rules->check == NAN_CHECK_ALL && view.losses && gradients);
+    bool passed = view.culprit < 0 && (rules->check != NAN_CHECK_ALL || gradients);
     bool commit = !state->halted && !closed && !overflow && (passed || rules->check == NAN_CHECK_LAST);
     scalars_write(v, norm, refill, commit);
     GateReport *report = v->report;
@@ -249,6 +253,7 @@ GATE_CALL void gate_rules_apply(const GateDecideCall *v)
     report->commit = commit;
     report->overflow = overflow && !state->halted;
     report->halted = state->halted;
+    report->culprit = view.culprit;
     if (!state->halted && !closed) state_move(v, commit, passed, overflow);
     report->next_scale = phase->scale;
     report->good = phase->good;

@@ -6,17 +6,35 @@ Number tower_loss_mean(const TowerLoss *tower)
     return tower->count > 0 ? tower->sum / tower_loss_weight(tower) : ABSENT;
 }
 
-Number mean_loss(const TowerLoss *towers, int count, LossDivisor divisor, int64_t global_batch)
+Number tower_term_mean(const TowerLoss *tower, int term)
+{
+    return tower->count > 0 ? tower->term[term] / tower_loss_weight(tower) : ABSENT;
+}
+
+/* The number of the term, or LOSS. */
+enum { LOSS = -1 };
+
+static Number mean_over(const TowerLoss *towers, int count, int term, LossDivisor divisor, int64_t global_batch)
 {
     double sum = 0;
     double weight = 0;
     for (int t = 0; t < count; t++) {
         if (towers[t].count <= 0) continue;
-        sum += towers[t].sum;
+        sum += term == LOSS ? towers[t].sum : towers[t].term[term];
         weight += tower_loss_weight(&towers[t]);
     }
     if (weight <= 0) return ABSENT;
     return sum / (divisor == LOSS_DIVISOR_GLOBAL_BATCH ? (double)global_batch : weight);
+}
+
+Number mean_loss(const TowerLoss *towers, int count, LossDivisor divisor, int64_t global_batch)
+{
+    return mean_over(towers, count, LOSS, divisor, global_batch);
+}
+
+Number mean_term(const TowerLoss *towers, int count, int term, LossDivisor divisor, int64_t global_batch)
+{
+    return mean_over(towers, count, term, divisor, global_batch);
 }
 
 /* A loss that is not finite is worse than any number. */
@@ -54,19 +72,4 @@ double loss_scale(int64_t samples, LossDivisor divisor, int64_t global_batch)
 {
     if (samples <= 0) return 0;
     return 1.0 / (double)(divisor == LOSS_DIVISOR_GLOBAL_BATCH ? global_batch : samples);
-}
-
-int nan_culprit(const TowerLoss *towers, int count, NanCheck check)
-{
-    int culprit = -1;
-    for (int t = 0; t < count; t++) {
-        bool loss = isfinite(towers[t].sum);
-        if (towers[t].count <= 0) continue;
-        if (check == NAN_CHECK_LAST)
-            culprit = isnan(towers[t].sum) ? t : -1; /* of the last tower; Inf passes, as in the original */
-        else if (culprit < 0 &&
-                 ((check == NAN_CHECK_MEAN && !loss) || (check == NAN_CHECK_ALL && !(loss && towers[t].finite))))
-            culprit = t;
-    }
-    return culprit;
 }

@@ -8,11 +8,16 @@
 #include "kernels/base/absent.h"
 #include "kernels/gate.h"
 
+/* One tower in one step: what GateSums has summed on its device, as every rank learns it. */
 typedef struct TowerLoss {
-    double sum;    /* of the per-sample losses of this tower's batch */
-    int64_t count; /* samples; 0 is legal */
-    bool finite;   /* sum and all gradients of this tower */
-    double weight; /* sum of the samples' weights; 0: 1 each */
+    double sum;              /* of the per-sample losses of this tower's batch */
+    int64_t count;           /* samples; 0 is legal */
+    bool finite;             /* sum and all gradients of this tower */
+    double weight;           /* sum of the samples' weights; 0: 1 each */
+    bool grad_finite;        /* its gradients alone */
+    double grad_norm;        /* of its own gradient, before the sum over towers */
+    int64_t correct[2];      /* top-1, top-5 */
+    double term[GATE_TERMS]; /* sums over the samples: the terms of the phase of the step; 0 beyond the last */
 } TowerLoss;
 
 /* The loss that is printed. LAST is the original Inception trainer, FIRST Keras' custom train_step, MEAN
@@ -33,11 +38,13 @@ static inline double tower_loss_weight(const TowerLoss *tower)
 {
     return tower->weight > 0 ? tower->weight : (double)tower->count;
 }
-Number tower_loss_mean(const TowerLoss *tower); /* sum / weight; ABSENT for an empty tower */
+Number tower_loss_mean(const TowerLoss *tower);           /* sum / weight; ABSENT for an empty tower */
+Number tower_term_mean(const TowerLoss *tower, int term); /* the same of a term */
 
 /* The mean over towers[0 .. count). `global_batch` is read by LOSS_DIVISOR_GLOBAL_BATCH only. ABSENT if there are
  * no samples. */
 Number mean_loss(const TowerLoss *towers, int count, LossDivisor divisor, int64_t global_batch);
+Number mean_term(const TowerLoss *towers, int count, int term, LossDivisor divisor, int64_t global_batch);
 /* The tower whose loss `report` prints; -1: the mean (MEAN, ALL, or no tower has samples). LAST, FIRST and WORST skip
  * towers without samples; a non-finite loss is the worst. */
 int reported_tower(const TowerLoss *towers, int count, LossReport report);
@@ -46,7 +53,3 @@ Number reported_loss(const TowerLoss *towers, int count, LossReport report, Loss
 /* Factor of each sample's gradient: 1 / (samples of the global batch) or 1 / global_batch. 0 if there are no
  * samples. */
 double loss_scale(int64_t samples, LossDivisor divisor, int64_t global_batch);
-
-/* The first tower at fault by the rule with which the gate has decided over the step on the device (gate_rules_apply);
- * -1: none. */
-int nan_culprit(const TowerLoss *towers, int count, NanCheck check);

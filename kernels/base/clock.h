@@ -1,4 +1,4 @@
-/* The monotonic clock: for durations and deadlines, not for dates. */
+/* The monotonic clock, for durations and deadlines; and the time of day, for dates alone. */
 #pragma once
 
 #include <stdint.h>
@@ -19,4 +19,12 @@ static inline struct timespec clock_deadline(int seconds)
     clock_gettime(CLOCK_MONOTONIC, &t);
     t.tv_sec += seconds;
     return t;
+}
+
+/* The time of day: seconds since 1970. */
+static inline double clock_date(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }

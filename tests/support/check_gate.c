@@ -156,7 +156,18 @@ static void decide(Bench *b)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) device->backend->release(device, all[i]);
 }
 
-typedef enum Trouble { FINE = 0, LOSS_NAN, LAST_NAN, LAST_INF, EMPTY_NAN, GRAD_BAD, SUM_BAD, TROUBLES } Trouble;
+typedef enum Trouble {
+    FINE = 0,
+    LOSS_NAN,
+    LAST_NAN,
+    LAST_INF,
+    EMPTY_NAN,
+    GRAD_BAD,
+    SUM_BAD,
+    BOTH_INF,         /* Inf in one tower and -Inf in another: their sum is NaN */
+    NAN_BEFORE_EMPTY, /* the last tower that has samples */
+    TROUBLES
+} Trouble;
 
 static void trouble_make(Bench *b, Trouble trouble)
 {
@@ -167,20 +178,27 @@ static void trouble_make(Bench *b, Trouble trouble)
     if (trouble == EMPTY_NAN) second[GATE_EXTRA_LOSS] = NAN, second[GATE_EXTRA_COUNT] = 0;
     if (trouble == GRAD_BAD) second[GATE_EXTRA_GRAD_BAD] = 1;
     if (trouble == SUM_BAD) b->square = INFINITY;
+    if (trouble == BOTH_INF) second[GATE_EXTRA_LOSS] = INFINITY, last[GATE_EXTRA_LOSS] = -INFINITY;
+    if (trouble == NAN_BEFORE_EMPTY) second[GATE_EXTRA_LOSS] = NAN, last[GATE_EXTRA_COUNT] = 0;
 }
 
 void check_gates(Device *device)
 {
     /* Does the step commit? [gate][trouble] */
-    static const char *const commits[] = {[NAN_CHECK_OFF] = "yyyyyyy",
-                                          [NAN_CHECK_LAST] = "yyyyyyy",
-                                          [NAN_CHECK_MEAN] = "ynnnyyy",
-                                          [NAN_CHECK_ALL] = "ynnnynn"};
+    static const char *const commits[] = {[NAN_CHECK_OFF] = "yyyyyyyyy",
+                                          [NAN_CHECK_LAST] = "yyyyyyyyy",
+                                          [NAN_CHECK_MEAN] = "ynnnyyynn",
+                                          [NAN_CHECK_ALL] = "ynnnynnnn"};
     /* Does it end the run? */
-    static const char *const halts[] = {[NAN_CHECK_OFF] = "nnnnnnn",
-                                        [NAN_CHECK_LAST] = "nnynnnn",
-                                        [NAN_CHECK_MEAN] = "nyyynnn",
-                                        [NAN_CHECK_ALL] = "nyyynyy"};
+    static const char *const halts[] = {[NAN_CHECK_OFF] = "nnnnnnnnn",
+                                        [NAN_CHECK_LAST] = "nnynnnnny",
+                                        [NAN_CHECK_MEAN] = "nyyynnnyy",
+                                        [NAN_CHECK_ALL] = "nyyynyyyy"};
+    /* Which tower is named? -: none. */
+    static const char *const culprits[] = {[NAN_CHECK_OFF] = "---------",
+                                           [NAN_CHECK_LAST] = "--2-----1",
+                                           [NAN_CHECK_MEAN] = "-122---11",
+                                           [NAN_CHECK_ALL] = "-122-1-11"};
     for (int gate = NAN_CHECK_OFF; gate <= NAN_CHECK_ALL; gate++)
         for (int trouble = FINE; trouble < TROUBLES; trouble++) {
             Bench b = bench_of(device);
@@ -188,10 +206,11 @@ void check_gates(Device *device)
             trouble_make(&b, (Trouble)trouble);
             decide(&b);
             bool commit = commits[gate][trouble] == 'y', halt = halts[gate][trouble] == 'y';
+            int culprit = culprits[gate][trouble] == '-' ? -1 : culprits[gate][trouble] - '0';
             if (b.report.commit != commit || b.scalars.commit != (commit ? 1.0f : 0.0f) || b.state.halted != halt ||
-                b.state.phase[0].updates != commit || b.report.overflow)
-                fail_msg("gate %d, trouble %d: commit %d, halted %d, %d updates", gate, trouble, b.report.commit,
-                         b.state.halted, (int)b.state.phase[0].updates);
+                b.state.phase[0].updates != commit || b.report.culprit != culprit || b.report.overflow)
+                fail_msg("gate %d, trouble %d: commit %d, halted %d, %d updates, culprit %d", gate, trouble,
+                         b.report.commit, b.state.halted, (int)b.state.phase[0].updates, b.report.culprit);
         }
 }
 

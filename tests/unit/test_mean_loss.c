@@ -1,5 +1,5 @@
 /* Loss accounting against values computed by hand: two towers with the losses [2, 3] and [4, 5], the uneven case [2,
- * 3] and [4], and towers whose loss is NaN or Inf, under every report and every check. */
+ * 3] and [4], and towers whose loss is NaN or Inf, under every report. */
 #include "nccl_sync/mean_loss.h"
 #include "tests/support/unit.h"
 #include "towers/files/files.h"
@@ -131,9 +131,6 @@ TEST(test_empty_towers)
         is(reported(towers, 3, LOSS_REPORT_LAST), 4.5);
         is(reported(towers, 3, LOSS_REPORT_FIRST), 2.5);
         is(reported(towers, 3, LOSS_REPORT_WORST), 4.5);
-        for (NanCheck check = NAN_CHECK_OFF; check <= NAN_CHECK_ALL; check++) {
-            assert_int_equal(nan_culprit(towers, 3, check), -1);
-        }
     }
     assert_true(is_absent(tower_loss_mean(&none))); /* there is no loss to report, which is not a loss of NaN */
     assert_true(is_absent(mean_loss(&none, 1, LOSS_DIVISOR_SAMPLES, 4)));
@@ -152,64 +149,26 @@ TEST(test_empty_tower_with_rubbish)
     towers[2] = (TowerLoss){.sum = NAN, .count = 0, .finite = false};
     is(mean_loss(towers, 3, LOSS_DIVISOR_SAMPLES, 4), 3.5);
     is(reported(towers, 3, LOSS_REPORT_LAST), 4.5);
-    assert_int_equal(nan_culprit(towers, 3, NAN_CHECK_ALL), -1);
-    assert_int_equal(nan_culprit(towers, 3, NAN_CHECK_LAST), -1);
 }
 
-/* Which checks let [bad, 3], [4, 5] pass, whoever is bad. */
-typedef struct CheckCase {
-    double bad;
-    int tower;
-    bool off, last, mean, all;
-} CheckCase;
-
-TEST(test_checks)
+/* [bad, 3], [4, 5], whoever is bad: the mean and the worst are not finite, the other tower's own loss is. */
+TEST(test_not_finite)
 {
-    static const CheckCase cases[] = {
-        {NAN, 0, true, true, false, false},  /* the original prints 4.5 and trains on */
-        {NAN, 1, true, false, false, false}, /* and stops here */
-        {INFINITY, 0, true, true, false, false},
-        {INFINITY, 1, true, true, false, false}, /* isnan, not isfinite: the original lets Inf pass */
-        {-INFINITY, 1, true, true, false, false},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const CheckCase *c = &cases[i];
-        TowerLoss towers[2];
-        even_towers(towers);
-        towers[c->tower] = tower_of((double[]){c->bad, 3}, 2);
-        const bool wanted[] = {c->off, c->last, c->mean, c->all};
-        for (NanCheck check = NAN_CHECK_OFF; check <= NAN_CHECK_ALL; check++) {
-            int culprit = nan_culprit(towers, 2, check);
-            if (culprit != (wanted[check] ? -1 : c->tower)) fail_msg("case %zu, check %d: %d", i, (int)check, culprit);
+    static const double bad[] = {NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        for (int t = 0; t < 2; t++) {
+            TowerLoss towers[2];
+            even_towers(towers);
+            towers[t] = tower_of((double[]){bad[i], 3}, 2);
+            assert_false(isfinite(mean_loss(towers, 2, LOSS_DIVISOR_SAMPLES, 4)));
+            assert_false(isfinite(reported(towers, 2, LOSS_REPORT_WORST)));
+            is(reported(towers, 2, t ? LOSS_REPORT_FIRST : LOSS_REPORT_LAST), t ? 2.5 : 4.5);
         }
-        assert_false(isfinite(mean_loss(towers, 2, LOSS_DIVISOR_SAMPLES, 4)));
-        assert_false(isfinite(reported(towers, 2, LOSS_REPORT_WORST)));
-        is(reported(towers, 2, c->tower ? LOSS_REPORT_FIRST : LOSS_REPORT_LAST), c->tower ? 2.5 : 4.5);
-    }
 }
 
-/* A finite loss with a gradient that is not: only `all` looks. */
-TEST(test_gradient_not_finite)
-{
-    TowerLoss towers[2];
-    even_towers(towers);
-    towers[0].finite = false;
-    assert_int_equal(nan_culprit(towers, 2, NAN_CHECK_LAST), -1);
-    assert_int_equal(nan_culprit(towers, 2, NAN_CHECK_MEAN), -1);
-    assert_int_equal(nan_culprit(towers, 2, NAN_CHECK_ALL), 0);
-}
-
-/* Inf in one tower and -Inf in the other: the sum is NaN, the first tower is named. */
+/* Inf in one tower and -Inf in the other: the sum is NaN. */
 TEST(test_opposite_infinities)
 {
     TowerLoss towers[2] = {tower_of((double[]){INFINITY}, 1), tower_of((double[]){-INFINITY}, 1)};
     assert_true(isnan(mean_loss(towers, 2, LOSS_DIVISOR_SAMPLES, 2)));
-    assert_int_equal(nan_culprit(towers, 2, NAN_CHECK_MEAN), 0);
-}
-
-/* `last` asks the last tower that had samples. */
-TEST(test_last_of_those_with_samples)
-{
-    TowerLoss towers[3] = {tower_of((double[]){1}, 1), tower_of((double[]){NAN}, 1), tower_of(NULL, 0)};
-    assert_int_equal(nan_culprit(towers, 3, NAN_CHECK_LAST), 1);
 }

@@ -14,8 +14,8 @@
 
 static void step_write(Metrics *metrics, int64_t step)
 {
-    static const TowerLoss towers[] = {{1.5, 2, true}, {NAN, 2, false}, {0, 0, true}};
-    static const double norms[] = {0.1, INFINITY, 1e-300};
+    static const TowerLoss towers[] = {
+        {1.5, 2, true, .grad_norm = 0.1}, {NAN, 2, false, .grad_norm = INFINITY}, {0, 0, true, .grad_norm = 1e-300}};
     StepRecord record = {.step = step,
                          .lr = 0.1,
                          .images = 4,
@@ -26,7 +26,6 @@ static void step_write(Metrics *metrics, int64_t step)
                          .base_loss = -INFINITY,
                          .total_loss = 1e300,
                          .grad_norm = 0.1 + 0.2,
-                         .tower_grad_norm = norms,
                          .skipped = true};
     metrics_step(metrics, &record);
 }
@@ -248,10 +247,8 @@ TEST_WITH(rows_between_are_left_out, scratch_make, scratch_drop)
     Metrics *metrics;
     assert_int_equal(metrics_open(scratch, -1, 4, 1, false, &metrics), OK);
     for (int64_t step = 1; step <= 9; step++) {
-        static const TowerLoss tower = {1, 2, true};
-        static const double norm = 1;
-        StepRecord record = {
-            .step = step, .tower = &tower, .towers = 1, .tower_grad_norm = &norm, .skipped = step == 2};
+        static const TowerLoss tower = {1, 2, true, .grad_norm = 1};
+        StepRecord record = {.step = step, .tower = &tower, .towers = 1, .skipped = step == 2};
         metrics_step(metrics, &record);
     }
     metrics_close(metrics);
@@ -334,8 +331,9 @@ static void files_limit(rlim_t bytes)
 TEST_WITH(gauges, scratch_make, scratch_drop)
 {
     char path[PATH_BYTES], folder[PATH_BYTES];
-    const TowerLoss towers[] = {{1.5, 2, true}, {0, 0, true}, {NAN, 2, false}};
-    const double norms[] = {-INFINITY, 0, INFINITY}, heads[] = {0.5, -INFINITY, 0.25};
+    const TowerLoss towers[] = {
+        {1.5, 2, true, .grad_norm = -INFINITY}, {0, 0, true}, {NAN, 2, false, .grad_norm = INFINITY}};
+    const double heads[] = {0.5, -INFINITY, 0.25};
     StepRecord record = {.step = 7,
                          .mean_loss = NAN,
                          .base_loss = INFINITY,
@@ -343,7 +341,6 @@ TEST_WITH(gauges, scratch_make, scratch_drop)
                          .top1 = ABSENT,
                          .tower = towers,
                          .towers = 3,
-                         .tower_grad_norm = norms,
                          .head_loss = heads,
                          .heads = 3};
     snprintf(path, sizeof path, "%s/a.prom", scratch);

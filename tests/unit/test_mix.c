@@ -281,8 +281,8 @@ static void see_losses(void *context, Ledger *ledger, int64_t step, double secon
     main_sum[step] = aux_sum[step] = loss_sum[step] = 0;
     for (int t = 0; t < ledger->towers; t++) {
         const LedgerRow *row = ledger_row(ledger, t, step);
-        main_sum[step] += row->term[0];
-        aux_sum[step] += row->term[1];
+        main_sum[step] += row->loss.term[0];
+        aux_sum[step] += row->loss.term[1];
         loss_sum[step] += row->loss.sum;
     }
 }

@@ -32,7 +32,6 @@ static void run_write(int towers, int64_t steps, int64_t bad)
     NoiseRun what = {.towers = towers, .steps = steps, .tower_noise = 0.2, .speed_factor = 1};
     Run *run = noise_run(&what, 5);
     TowerLoss loss[256];
-    double norm[256];
     int64_t arrival[256], data[256];
     assert_int_equal(metrics_open(scratch, -1, 1, 0, false, &metrics), OK);
     for (int64_t i = 0; i < steps; i++) {
@@ -40,8 +39,7 @@ static void run_write(int towers, int64_t steps, int64_t bad)
         for (int t = 0; t < towers; t++) {
             bool poisoned = t == 0 && i == bad;
             loss[t] = (TowerLoss){poisoned ? NAN : s->tower_loss[t] * (double)s->tower_count[t], s->tower_count[t],
-                                  !poisoned};
-            norm[t] = poisoned ? INFINITY : 0.5;
+                                  !poisoned, .grad_norm = poisoned ? INFINITY : 0.5};
             arrival[t] = 1000 * t + i;
             data[t] = 10 * t;
         }
@@ -53,7 +51,6 @@ static void run_write(int towers, int64_t steps, int64_t bad)
                              .towers = towers,
                              .mean_loss = i == bad ? NAN : s->mean_loss,
                              .grad_norm = 0.3,
-                             .tower_grad_norm = norm,
                              .arrival_us = arrival,
                              .data_us = data,
                              .skipped = i == bad};

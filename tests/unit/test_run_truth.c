@@ -215,7 +215,7 @@ static Status run_try(TrainJob job, const char *name, int64_t correct[2])
     Status st = tower_process_train(&job, 0, ledger, memory.shared);
     for (int k = 0; correct && k < 2; k++) {
         correct[k] = 0;
-        for (int t = 0; t < job.local_batches.towers; t++) correct[k] += ledger_row(ledger, t, 1)->correct[k];
+        for (int t = 0; t < job.local_batches.towers; t++) correct[k] += ledger_row(ledger, t, 1)->loss.correct[k];
     }
     if (job.test) memcpy(found_of, ledger->sample, sizeof found_of);
     job_memory_free(&memory);

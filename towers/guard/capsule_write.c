@@ -63,7 +63,7 @@ static json_t *ledger_step(const Ledger *ledger, int64_t step)
         bool known = row->step == step;
         json_array_append_new(loss, json_finite(known ? tower_loss_mean(&row->loss) : NAN));
         json_array_append_new(count, json_integer(known ? row->loss.count : 0));
-        json_array_append_new(norm, json_finite(known ? row->grad_norm : NAN));
+        json_array_append_new(norm, json_finite(known ? row->loss.grad_norm : NAN));
     }
     return json_pack("{s:I, s:o, s:o, s:o}", "step", (json_int_t)step, "tower_loss", loss, "tower_count", count,
                      "tower_grad_norm", norm);

@@ -4,7 +4,8 @@
 #include "kernels/base/text.h"
 
 const EpochColumn epoch_column[EPOCH_COLUMNS] = {
-#define EPOCH(key, multi_label, tag, multi_label_tag) {#key, #multi_label, tag, multi_label_tag, offsetof(EpochRecord, key)},
+#define EPOCH(key, multi_label, tag, multi_label_tag)                                                                  \
+    {#key, #multi_label, tag, multi_label_tag, offsetof(EpochRecord, key)},
 #include "towers/record/epoch.def"
 };
 

@@ -7,8 +7,8 @@
 #include <dirent.h>
 #include <float.h>
 #include <pthread.h>
-#include <time.h>
 
+#include "kernels/base/clock.h"
 #include "kernels/base/place.h"
 #include "proto/event.pb-c.h"
 #include "towers/files/crc32c.h"
@@ -22,13 +22,6 @@ struct Events {
     AppendFile *file;
 };
 
-static double wall_time(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static void put_little(unsigned char *to, uint64_t value, int bytes)
 {
     for (int i = 0; i < bytes; i++) to[i] = (unsigned char)(value >> 8 * i);
@@ -36,7 +29,7 @@ static void put_little(unsigned char *to, uint64_t value, int bytes)
 
 static Status event_write(Events *events, Tfevent__Event *event)
 {
-    event->wall_time = wall_time();
+    event->wall_time = clock_date();
     size_t count = tfevent__event__get_packed_size(event);
     unsigned char *record = malloc(HEAD_BYTES + count + FOOT_BYTES);
     if (!record) return FAIL(ERR_MEMORY, "no memory for an event of %zu bytes", count);

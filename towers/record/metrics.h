@@ -37,8 +37,8 @@ typedef struct StepRecord {
 #define TELEMETRY(key, tag, text)
 #include "towers/record/metrics.def"
     const DeviceTelemetry *telemetry; /* [towers]; NULL: no device says anything */
-    int64_t telemetry_ns;          /* when they were read: a row has only new ones */
-    const TowerLoss *tower;     /* [towers] */
+    int64_t telemetry_ns;             /* when they were read: a row has only new ones */
+    const TowerLoss *tower;           /* [towers]; of its terms only `term` is printed */
     int towers;
     const double *head_loss; /* [heads]: of each head, without its weight, the main one first */
     int heads;               /* 0: the network has no auxiliary heads */

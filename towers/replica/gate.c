@@ -206,21 +206,20 @@ Status gate_arrived(Gate *g, int64_t number, bool *arrived)
 
 /* ---- results */
 
-static TowerResult tower_read(const float *extras)
+static TowerLoss tower_read(const float *extras)
 {
-    TowerResult t = {.grad_norm = extra_sum(extras + GATE_EXTRA_NORM),
-                     .grad_finite = extras[GATE_EXTRA_GRAD_BAD] == 0};
-    t.loss.sum = extra_sum(extras + GATE_EXTRA_LOSS);
-    t.loss.count = (int64_t)extras[GATE_EXTRA_COUNT];
-    t.loss.weight = extra_sum(extras + GATE_EXTRA_WEIGHT);
-    t.loss_finite = isfinite(t.loss.sum);
-    t.loss.finite = t.loss_finite && t.grad_finite;
+    TowerLoss t = {.sum = extra_sum(extras + GATE_EXTRA_LOSS),
+                   .count = (int64_t)extras[GATE_EXTRA_COUNT],
+                   .weight = extra_sum(extras + GATE_EXTRA_WEIGHT),
+                   .grad_finite = extras[GATE_EXTRA_GRAD_BAD] == 0,
+                   .grad_norm = extra_sum(extras + GATE_EXTRA_NORM)};
+    t.finite = isfinite(t.sum) && t.grad_finite;
     for (int k = 0; k < 2; k++) t.correct[k] = (int64_t)extras[GATE_EXTRA_TOP1 + k];
-    for (int k = 0; k < PHASE_TERMS; k++) t.term[k] = extra_sum(extras + GATE_EXTRA_TERM + 3 * k);
+    for (int k = 0; k < GATE_TERMS; k++) t.term[k] = extra_sum(extras + GATE_EXTRA_TERM + 3 * k);
     return t;
 }
 
-void gate_read(const Gate *g, int64_t number, GateResult *result, TowerResult *towers)
+void gate_read(const Gate *g, int64_t number, GateResult *result, TowerLoss *towers)
 {
     const char *block = ring_at(g, number);
     const float *extras = (const float *)(block + g->extras_at);

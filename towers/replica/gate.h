@@ -25,14 +25,6 @@ typedef struct GateResult {
     bool stop; /* a process was requested to stop */
 } GateResult;
 
-typedef struct TowerResult {
-    TowerLoss loss;
-    bool loss_finite, grad_finite;
-    double grad_norm; /* before the sum */
-    int64_t correct[2];
-    double term[PHASE_TERMS]; /* of the phase of the step; 0 beyond the last */
-} TowerResult;
-
 typedef struct Gate Gate;
 
 /* `replica` is borrowed and must outlive it. */
@@ -73,4 +65,4 @@ NODISCARD Status gate_decide(Gate *gate);
 NODISCARD Status gate_send(Gate *gate, int64_t number);
 /* *arrived: the result has arrived and may be read until GATE_AHEAD + 1 further steps are sent. */
 NODISCARD Status gate_arrived(Gate *gate, int64_t number, bool *arrived);
-void gate_read(const Gate *gate, int64_t number, GateResult *result, TowerResult *towers);
+void gate_read(const Gate *gate, int64_t number, GateResult *result, TowerLoss *towers);

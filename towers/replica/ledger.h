@@ -44,12 +44,8 @@ const char *activity_name(Activity activity);
 /* One tower in one step. Times of towers in other programs reach rank 0 a little later (activities_gather). */
 typedef struct LedgerRow {
     int64_t step;
-    TowerLoss loss;
-    int phase;                /* of this step */
-    double term[PHASE_TERMS]; /* sums over the samples: the terms of the phase (model.h) */
-    bool loss_finite, grad_finite;
-    double grad_norm;                    /* of this tower's own gradient, before the sum */
-    int64_t correct[2];                  /* top-1, top-5 */
+    TowerLoss loss; /* with the terms of the phase of this step */
+    int phase;
     int64_t activity_ns[ACTIVITY_COUNT]; /* time spent in each activity of this step */
     int64_t arrival_ns;                  /* CLOCK_MONOTONIC when it reached the collective; 0: on another host */
     int64_t until_sum_ns;                /* from the beginning of the step in its process until then */

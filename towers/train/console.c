@@ -129,7 +129,7 @@ static Number recent_accuracy(const Console *c, int64_t step)
         for (int t = 0; t < c->ledger->towers; t++) {
             const LedgerRow *row = row_of(c, t, s);
             if (row->step != s) continue;
-            correct += row->correct[0];
+            correct += row->loss.correct[0];
             count += row->loss.count;
         }
     }
@@ -244,7 +244,7 @@ static void tower_text(const Console *c, int tower, int64_t step, bool now, int 
     char loss[FIELD], gradient[FIELD], late[FIELD], activity[FIELD] = "", number[NUMBER_TEXT];
     snprintf(loss, sizeof loss, "  tower %-3d loss %-9s", tower,
              number_text(tower_loss_mean(&row->loss), "%.4f", number));
-    snprintf(gradient, sizeof gradient, " gradient %-9.3g", row->grad_norm);
+    snprintf(gradient, sizeof gradient, " gradient %-9.3g", row->loss.grad_norm);
     snprintf(late, sizeof late, " +%.1f ms", (double)(row->arrival_ns - earliest) * 1e-6);
     if (!row->arrival_ns) snprintf(late, sizeof late, " elsewhere");
     if (now && row->arrival_ns)

@@ -20,26 +20,20 @@ enum { SCALE_START = 65536 };
 static Status arrays_create(const TowerProcess *p, StepQueue *q)
 {
     size_t towers = (size_t)p->ledger->towers, local = (size_t)p->place.local_towers;
-    bool made = (q->held = calloc(local, sizeof *q->held)) && (q->elsewhere_loaded = calloc(towers, sizeof(bool)));
-    for (int i = 0; i < STEPS_IN_FLIGHT; i++) {
-        Step *step = &q->step[i];
-        made = made && (step->fed = calloc(local, sizeof *step->fed)) &&
-               (step->found = calloc(towers, sizeof *step->found)) && (step->loss = calloc(towers, sizeof *step->loss));
-    }
+    bool made = (q->held = calloc(local, sizeof *q->held)) && (q->elsewhere_loaded = calloc(towers, sizeof(bool))) &&
+                (q->tower = calloc(towers, sizeof *q->tower));
+    for (int i = 0; i < STEPS_IN_FLIGHT; i++) made = made && (q->step[i].fed = calloc(local, sizeof(bool)));
     return made ? OK : FAIL(ERR_MEMORY, "no memory for the steps in flight of %zu towers", towers);
 }
 
 static void arrays_free(StepQueue *q)
 {
-    for (int i = 0; i < STEPS_IN_FLIGHT; i++) {
-        free(q->step[i].fed);
-        free(q->step[i].found);
-        free(q->step[i].loss);
-    }
+    for (int i = 0; i < STEPS_IN_FLIGHT; i++) free(q->step[i].fed);
     for (int i = 0; i < q->fed_count; i++) free(q->fed[i]);
     free(q->fed);
     free(q->held);
     free(q->elsewhere_loaded);
+    free(q->tower);
 }
 
 Status steps_open(TowerProcess *p)

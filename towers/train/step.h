@@ -24,10 +24,8 @@ typedef struct Step {
     float unscale;        /* makes the summed gradients those of the mean loss */
     int64_t skipped;      /* samples that could not be decoded */
     double seconds, wall; /* of the step; since the one before ended, with what came between */
-    /* owned by the queue; they stay from step to step */
-    bool *fed;          /* [local towers]: had samples */
-    TowerResult *found; /* [towers]; not cleared before, because that would take time */
-    TowerLoss *loss;    /* [towers]: found[].loss */
+    /* owned by the queue; it stays from step to step */
+    bool *fed; /* [local towers]: had samples */
 } Step;
 
 enum { STEPS_IN_FLIGHT = GATE_AHEAD + 1 };
@@ -43,12 +41,16 @@ struct StepQueue {
     int fed_count;
     bool *elsewhere_loaded; /* owned [towers]: of other programs whose machine lacks cores; rank 0 only */
     Step step[STEPS_IN_FLIGHT];
-    StepRow *row;         /* owned: rows that rank 0 has not written yet, [STEPS_UNWRITTEN] */
-    int64_t *times;       /* owned: [1 + STRAGGLER_ACTIVITIES][towers], of the row that is being written */
-    DeviceTelemetry *telemetry; /* owned: of each tower's device; NULL: the backend has none */
+    TowerLoss *tower; /* owned [towers]: of the step that is being taken, or whose row is being written */
+    /* owned: rows that rank 0 has not written yet, [STEPS_UNWRITTEN]; what they say of each tower is in the ledger */
+    StepRow *row;
     int rows;
-    int64_t written; /* the last step whose times rank 0 has */
-    int write_after; /* steps until it gathers times again */
+    /* owned, of the row that is being written */
+    int64_t *times;             /* [1 + STRAGGLER_ACTIVITIES][towers] */
+    Number *term;               /* [PHASE_TERMS][towers] */
+    DeviceTelemetry *telemetry; /* [towers]; NULL: the backend has none */
+    int64_t written;            /* the last step whose times rank 0 has */
+    int write_after;            /* steps until it gathers times again */
 };
 enum { STEPS_UNWRITTEN = 16 };
 Step *step_in_flight(const TowerProcess *p, int64_t number);
@@ -83,9 +85,9 @@ void step_rows_free(StepQueue *queue);
 /* At the end of the process, even after an error: write the rows that remain, without the times of other programs. */
 void step_rows_flush(TowerProcess *p);
 
-/* A turn: one batch of one tower, from the loader to its gradients. The towers of a process take turns on its device,
- * batch by batch; the last batch of a step completes the gradients bucket by bucket. Turns handle captured graphs,
- * accumulated gradients (--accumulate) and test hooks. */
+/* One batch of one tower, from the loader to its gradients. The towers of a process use its device one after another,
+ * batch by batch; the last batch of a step completes the gradients bucket by bucket. These calls also see to captured
+ * graphs, accumulated gradients (--accumulate) and test hooks. */
 typedef struct MicroBatch {
     TowerProcess *p;
     const Step *step;

@@ -128,7 +128,7 @@ static Status images_take(MicroBatch *micro, int number)
     return OK;
 }
 
-/* The samples over which this turn's batch norms take their statistics: the tower's own, or those of all towers. */
+/* The samples over which its batch norms take their statistics: the tower's own, or those of all towers. */
 static int64_t statistics_samples(const MicroBatch *micro)
 {
     const TowerProcess *p = micro->p;

@@ -13,14 +13,8 @@ void step_to_ledger(TowerProcess *p, const Step *step)
 {
     for (int t = 0; t < p->ledger->towers; t++) {
         LedgerRow *row = ledger_row(p->ledger, t, step->number);
-        const TowerResult *found = &step->found[t];
-        row->loss = found->loss;
+        row->loss = p->queue->tower[t];
         row->phase = step->phase;
-        memcpy(row->term, found->term, sizeof row->term);
-        row->loss_finite = found->loss_finite;
-        row->grad_finite = found->grad_finite;
-        row->grad_norm = found->grad_norm;
-        for (int k = 0; k < 2; k++) row->correct[k] = found->correct[k];
         row->step = step->number;
     }
 }
@@ -45,15 +39,15 @@ void step_to_epoch(TowerProcess *p, const Step *step)
     double sum = 0;
     if (step->phase > 0) return;
     for (int t = 0; t < p->ledger->towers; t++) {
-        const TowerResult *found = &step->found[t];
-        sum += found->loss.sum;
-        p->run.epoch_count += found->loss.count;
-        p->run.epoch_weight += tower_loss_weight(&found->loss);
-        p->run.epoch_correct += found->correct[0];
+        const TowerLoss *tower = &p->queue->tower[t];
+        sum += tower->sum;
+        p->run.epoch_count += tower->count;
+        p->run.epoch_weight += tower_loss_weight(tower);
+        p->run.epoch_correct += tower->correct[0];
     }
     for (int i = 0; i < EPOCH_TERMS; i++) {
         int term = epoch_term_number(p, i);
-        for (int t = 0; term >= 0 && t < p->ledger->towers; t++) p->run.epoch_term[i] += step->found[t].term[term];
+        for (int t = 0; term >= 0 && t < p->ledger->towers; t++) p->run.epoch_term[i] += p->queue->tower[t].term[term];
     }
     p->run.epoch_steps++;
     p->run.epoch_sum += sum;
@@ -75,29 +69,14 @@ static void averages_move(RunState *run, double base, double total, StepRecord *
     rec->total_average = rec->averages ? run->total_average / weight : 0;
 }
 
-/* A row of metrics, and the arrays that its record points to, with a value per tower or term. */
+/* A row of metrics: what is known of the whole step. row_write completes it with what is known of each tower. */
 struct StepRow {
-    StepRecord record;
+    StepRecord record; /* points to the arrays below */
+    int phase;
     int64_t started_ns;
     double head[MODEL_HEADS];
-    int64_t correct; /* of all towers, as the next */
-    double weight;   /* of the samples */
-    int heads, terms;
     TermRecord term[PHASE_TERMS];
-    /* owned [towers] */
-    TowerLoss *loss, *term_sum;
-    double *norm;
-    Number *tower_term[PHASE_TERMS];
 };
-
-static Status row_create(StepRow *row, size_t towers)
-{
-    bool made = (row->loss = calloc(towers, sizeof *row->loss)) && (row->norm = calloc(towers, sizeof *row->norm)) &&
-                (row->term_sum = calloc(towers, sizeof *row->term_sum));
-    for (int i = 0; i < PHASE_TERMS; i++)
-        made = made && (row->tower_term[i] = calloc(towers, sizeof *row->tower_term[i]));
-    return made ? OK : FAIL(ERR_MEMORY, "no memory for the records of %d steps", STEPS_UNWRITTEN);
-}
 
 static Status rows_create(TowerProcess *p)
 {
@@ -106,22 +85,16 @@ static Status rows_create(TowerProcess *p)
     if (queue->row) return OK;
     queue->row = calloc(STEPS_UNWRITTEN, sizeof *queue->row);
     queue->times = calloc(towers, (1 + STRAGGLER_ACTIVITIES) * sizeof *queue->times);
-    if (!queue->row || !queue->times) return FAIL(ERR_MEMORY, "no memory for the records of %d steps", STEPS_UNWRITTEN);
-    for (int i = 0; i < STEPS_UNWRITTEN; i++) TRY(row_create(&queue->row[i], towers));
-    return OK;
+    queue->term = calloc(towers, PHASE_TERMS * sizeof *queue->term);
+    bool made = queue->row && queue->times && queue->term;
+    return made ? OK : FAIL(ERR_MEMORY, "no memory for the records of %d steps", STEPS_UNWRITTEN);
 }
 
 void step_rows_free(StepQueue *queue)
 {
-    for (int i = 0; queue->row && i < STEPS_UNWRITTEN; i++) {
-        StepRow *row = &queue->row[i];
-        free(row->loss);
-        free(row->norm);
-        free(row->term_sum);
-        for (int k = 0; k < PHASE_TERMS; k++) free(row->tower_term[k]);
-    }
     free(queue->row);
     free(queue->times);
+    free(queue->term);
     free(queue->telemetry);
 }
 
@@ -132,71 +105,58 @@ static double spread_of(double mean, double square)
     return isfinite(variance) && variance < 0 ? 0 : sqrt(variance);
 }
 
-/* Each term as a mean over the samples of each tower, and over those of all towers, divided like the loss. */
+/* A term as a mean over the samples of a tower. */
+static Number tower_term(const Program *program, int i, const TowerLoss *tower)
+{
+    Number mean = tower_term_mean(tower, i);
+    return program->term[i].spread ? spread_of(tower_term_mean(tower, i - 1), mean) : mean;
+}
+
+/* Each term as a mean over the samples of all towers, divided like the loss. */
 static void terms_fill(const TowerProcess *p, const Step *step, StepRow *row)
 {
     const Program *program = program_of_phase(p, step->phase);
-    int towers = p->ledger->towers, count = program ? program->term_count : 0;
+    int count = program ? program->term_count : 0;
     bool heads = program && program->correct.id;
     for (int i = 0; i < count; i++) {
-        TowerLoss *sum = row->term_sum;
-        Number *of = row->tower_term[i];
-        for (int t = 0; t < towers; t++) {
-            const TowerResult *found = &step->found[t];
-            sum[t] = (TowerLoss){found->term[i], found->loss.count, found->loss.finite, found->loss.weight};
-            of[t] = tower_loss_mean(&sum[t]);
-        }
-        TermRecord *term = &row->term[i];
-        *term = (TermRecord){program->term[i].name, mean_loss(sum, towers, p->job->divisor, full_step(p->job)), of};
-        if (heads) row->head[i] = term->mean;
-        if (!program->term[i].spread) continue;
-        for (int t = 0; t < towers; t++) of[t] = spread_of(row->tower_term[i - 1][t], of[t]);
-        term->mean = spread_of(term[-1].mean, term->mean);
+        Number mean = mean_term(p->queue->tower, p->ledger->towers, i, p->job->divisor, full_step(p->job));
+        if (program->term[i].spread) mean = spread_of(row->term[i - 1].mean, mean);
+        row->term[i] = (TermRecord){program->term[i].name, mean, NULL};
+        if (heads) row->head[i] = mean;
     }
-    row->heads = heads ? count : 0;
-    row->terms = heads ? 0 : count;
+    row->record.head_loss = row->head;
+    row->record.heads = heads ? count : 0;
+    row->record.term = row->term;
+    row->record.terms = heads ? 0 : count;
 }
 
-static void row_fill(const TowerProcess *p, const Step *step, StepRow *row)
+static StepRecord record_of(const TowerProcess *p, const Step *step)
 {
-    row->started_ns = step->started_ns;
-    row->correct = 0;
-    terms_fill(p, step, row);
-    row->weight = 0;
-    for (int t = 0; t < p->ledger->towers; t++) {
-        row->loss[t] = step->loss[t];
-        row->weight += step->loss[t].weight;
-        row->norm[t] = step->found[t].grad_norm;
-        row->correct += step->found[t].correct[0];
-    }
-}
-
-static StepRecord record_of(const TowerProcess *p, const Step *step, const StepRow *row)
-{
-    Number mean = mean_loss(step->loss, p->ledger->towers, p->job->divisor, full_step(p->job));
+    const TowerLoss *towers = p->queue->tower;
+    Number mean = mean_loss(towers, p->ledger->towers, p->job->divisor, full_step(p->job));
     int last = p->place.first_tower + p->place.local_towers - 1; /* of this process */
+    int64_t correct = 0;
+    double weight = 0;
+    for (int t = 0; t < p->ledger->towers; t++) {
+        correct += towers[t].correct[0];
+        weight += towers[t].weight;
+    }
     return (StepRecord){
         .step = step->number,
         .epoch = (step->number - 1) / p->steps_per_epoch,
         .lr = step->lr,
         .images = step->samples - step->skipped,
         .images_seen = p->run.images_seen,
-        .weight = p->job->program.weighted ? row->weight : 0,
+        .weight = p->job->program.weighted ? weight : 0,
         .images_per_sec = (double)step->samples / step->seconds,
         .wall_seconds = step->wall,
-        .tower = row->loss,
         .towers = p->ledger->towers,
         .mean_loss = mean,
         .base_loss = mean,
         .total_loss = mean + step->l2,
         .phase = p->replica->phases > 1 ? job_phase(p->job, step->phase)->name : NULL,
-        .term = row->term,
-        .terms = row->terms,
-        .head_loss = row->head,
-        .heads = row->heads,
         .l2_loss = step->l2,
         .grad_norm = step->grad_norm,
-        .tower_grad_norm = row->norm,
         .sums = step->sums.sums,
         .sum_begin_us = (step->sums.begun_ns - step->started_ns) / 1000,
         .backward_end_us = ledger_row(p->ledger, last, step->number)->until_sum_ns / 1000,
@@ -204,7 +164,7 @@ static StepRecord record_of(const TowerProcess *p, const Step *step, const StepR
         .sum_busy_us = step->sums.busy_ns / 1000,
         .top1 = p->job->program.model->phases || step->samples == step->skipped
                     ? ABSENT
-                    : (double)row->correct / (double)(step->samples - step->skipped),
+                    : (double)correct / (double)(step->samples - step->skipped),
         .skipped = !step->commit,
         .loss_scale = loss_is_scaled(p->job) ? (double)step->loss_scale : 0,
         .overflow = step->overflow,
@@ -216,18 +176,18 @@ static void run_show(TowerProcess *p, const Step *step, const StepRow *row)
 {
     const TrainJob *job = p->job;
     LedgerRun *run = &p->ledger->run;
-    Number loss = reported_loss(step->loss, p->ledger->towers, job->report, job->divisor, full_step(job));
+    Number loss = reported_loss(p->queue->tower, p->ledger->towers, job->report, job->divisor, full_step(job));
     LedgerShown shown = {p->done, step->samples, loss + (job->report_l2 ? step->l2 : 0), step->lr, step->seconds, ""};
     const Program *program = program_of_phase(p, step->phase);
-    int tower =
-        reported_tower(step->loss, p->ledger->towers, job->report); /* terms are those of the loss beside them */
+    int tower = reported_tower(p->queue->tower, p->ledger->towers, job->report); /* of the loss beside the terms */
     char number[NUMBER_TEXT];
     Text terms = text_start(shown.terms, sizeof shown.terms);
-    for (int i = 0; i < row->terms; i++) {
+    for (int i = 0; i < row->record.terms; i++) {
         const TermRecord *term = &row->term[i];
         if (program->term[i].shown)
-            text_add(&terms, "  %s %s", term->name,
-                     number_text(tower < 0 ? term->mean : term->tower[tower], "%.4g", number));
+            text_add(
+                &terms, "  %s %s", term->name,
+                number_text(tower < 0 ? term->mean : tower_term(program, i, &p->queue->tower[tower]), "%.4g", number));
     }
     run->shown[p->done % LEDGER_STEPS] = shown;
     atomic_store(&run->skipped, p->run.skipped);
@@ -242,14 +202,31 @@ Status step_record(TowerProcess *p, const Step *step)
     TRY(rows_create(p));
     if (queue->rows == STEPS_UNWRITTEN) return FAIL(ERR_INTERNAL, "too many steps wait for their records");
     StepRow *row = &queue->row[queue->rows++];
-    row_fill(p, step, row);
-    row->record = record_of(p, step, row);
+    row->started_ns = step->started_ns;
+    row->phase = step->phase;
+    row->record = record_of(p, step);
+    terms_fill(p, step, row);
     if (p->replica->phases == 1) averages_move(&p->run, row->record.base_loss, row->record.total_loss, &row->record);
     if (p->done == step->number) run_show(p, step, row); /* except a step that ends the run */
     return step->commit ? summary_step(p, step->number, step->unscale) : OK;
 }
 
-/* ---- times, and the row */
+/* ---- the row */
+
+/* What the ledger says of each tower. */
+static void row_towers_fill(const TowerProcess *p, StepRow *row)
+{
+    StepQueue *queue = p->queue;
+    const Program *program = program_of_phase(p, row->phase);
+    int towers = p->ledger->towers;
+    for (int t = 0; t < towers; t++) queue->tower[t] = ledger_row(p->ledger, t, row->record.step)->loss;
+    row->record.tower = queue->tower;
+    for (int i = 0; i < row->record.terms; i++) {
+        Number *term = queue->term + (size_t)i * (size_t)towers;
+        for (int t = 0; t < towers; t++) term[t] = tower_term(program, i, &queue->tower[t]);
+        row->term[i].tower = term;
+    }
+}
 
 static Status numbers_write(TowerProcess *p)
 {
@@ -273,11 +250,9 @@ static void numbers_export(TowerProcess *p, const StepRecord *record)
     char *text;
     Status st = prometheus_step(p->job->run_dir, record, &text);
     if (st == OK) {
-        struct timespec time;
-        clock_gettime(CLOCK_REALTIME, &time);
         free(p->exported);
         p->exported = text;
-        p->exported_time = (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+        p->exported_time = clock_date();
     }
     metrics_outcome(p->metrics, st == OK ? numbers_write(p) : st);
 }
@@ -291,6 +266,7 @@ static Status row_write(TowerProcess *p, StepRow *row, bool timed)
     for (int k = 0; k < STRAGGLER_ACTIVITIES; k++) times.us[k] = queue->times + (1 + k) * p->ledger->towers;
     if (timed) TRY(activities_watch(p, record->step));
     activities_read(p, record->step, row->started_ns, &times);
+    row_towers_fill(p, row);
     record->slow_tower = times.slow_tower;
     record->slow_activity = times.slow_activity;
     if (timed) {

@@ -32,7 +32,7 @@ static Status samples_check(TowerProcess *p, Step *step, int towers)
 {
     const TrainJob *job = p->job;
     int64_t count = 0;
-    for (int t = 0; t < towers; t++) count += step->loss[t].count;
+    for (int t = 0; t < towers; t++) count += p->queue->tower[t].count;
     step->skipped = step->samples - count;
     if (step->skipped > 0 && job->data.bad == BAD_SKIP) {
         p->run.bad_samples += step->skipped;
@@ -53,15 +53,14 @@ static Status result_read(TowerProcess *p, Step *step, StepOutcome *outcome)
     GateResult result;
     RunState *run = &p->run;
     RunPhase *phase = &run->phase[step->phase];
-    gate_read(p->gate, step->number, &result, step->found);
-    for (int t = 0; t < p->ledger->towers; t++) step->loss[t] = step->found[t].loss;
+    gate_read(p->gate, step->number, &result, p->queue->tower);
     step->grad_norm = result.report.grad_norm;
     step->l2 = result.l2;
     step->commit = result.report.commit;
     step->overflow = result.report.overflow;
     step->loss_scale = result.report.scale;
     step->unscale = result.report.refill / result.report.scale;
-    step->culprit = step->overflow ? -1 : nan_culprit(step->loss, p->ledger->towers, p->job->gate.check);
+    step->culprit = step->overflow ? -1 : result.report.culprit;
     if (result.stop) outcome_raise(outcome, STOP);
     phase->loss_scale = result.report.next_scale;
     phase->scale_good = result.report.good;
@@ -85,7 +84,6 @@ static Status refusal(const TowerProcess *p, const Step *step)
 {
     char phase[64] = "";
     if (p->replica->phases > 1) snprintf(phase, sizeof phase, " (%s)", job_phase(p->job, step->phase)->name);
-    double loss = step->culprit >= 0 ? tower_loss_mean(&step->loss[step->culprit]) : 0;
     if (p->job->gate.check == NAN_CHECK_LAST)
         return FAIL(ERR_NUMERIC, "Model diverged with loss = NaN (last tower, step %" PRId64 ", after the update)%s",
                     step->number, p->ledger->search.report);
@@ -94,15 +92,15 @@ static Status refusal(const TowerProcess *p, const Step *step)
                     "step %" PRId64 "%s: the sum of the gradients over all towers is not finite, although each tower's "
                     "is; nothing was committed; try a lower --lr or --clip-norm%s",
                     step->number, phase, p->ledger->search.report);
-    const TowerResult *found = &step->found[step->culprit];
+    const TowerLoss *tower = &p->queue->tower[step->culprit];
     return FAIL(ERR_NUMERIC,
                 "tower %d, step %" PRId64 "%s: %s not finite (loss %g, gradient norm %g); nothing was committed, the "
                 "weights are those after step %" PRId64 "; try a lower --lr, or --nan-policy skip%s",
                 step->culprit, step->number, phase,
-                found->loss_finite   ? "the gradient is"
-                : found->grad_finite ? "the loss is"
+                isfinite(tower->sum) ? "the gradient is"
+                : tower->grad_finite ? "the loss is"
                                      : "loss and gradient are",
-                loss, found->grad_norm, step->number - 1, p->ledger->search.report);
+                tower_loss_mean(tower), tower->grad_norm, step->number - 1, p->ledger->search.report);
 }
 
 static Status skip(TowerProcess *p, const Step *step)

@@ -11,8 +11,8 @@
 static Status steps_write(Metrics *metrics, int64_t from, int64_t to, double offset)
 {
     for (int64_t step = from; step <= to; step++) {
-        const TowerLoss towers[] = {{2.0 * (double)step, 2, true}, {6.0 * (double)step + offset, 2, step != 3}};
-        const double norms[] = {0.1, NAN};
+        const TowerLoss towers[] = {{2.0 * (double)step, 2, true, .grad_norm = 0.1},
+                                    {6.0 * (double)step + offset, 2, step != 3, .grad_norm = NAN}};
         const int64_t times[] = {step, 2 * step}, copies[] = {3, 4};
         const double heads[] = {1.0 * (double)step, NAN};
         StepRecord record = {.step = step,
@@ -31,7 +31,6 @@ static Status steps_write(Metrics *metrics, int64_t from, int64_t to, double off
                              .base_average = 1.5 * (double)step,
                              .total_average = 3.0 * (double)step,
                              .grad_norm = 1.0 / 3,
-                             .tower_grad_norm = norms,
                              .arrival_us = times,
                              .data_us = times,
                              .copy_us = copies,

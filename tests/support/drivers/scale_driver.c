@@ -82,11 +82,9 @@ static void usage_add(int64_t memory_before)
 static void row_write(Metrics *metrics, int64_t step, const int32_t *times, int programs)
 {
     static TowerLoss losses[PROGRAMS_MAX];
-    static double norms[PROGRAMS_MAX];
     static int64_t us[PROGRAMS_MAX];
     for (int t = 0; t < programs; t++) {
-        losses[t] = (TowerLoss){1.0 / (double)(t + step), 32, true};
-        norms[t] = 0.1 * (double)(t + 1);
+        losses[t] = (TowerLoss){1.0 / (double)(t + step), 32, true, .grad_norm = 0.1 * (double)(t + 1)};
         us[t] = times[t * TIMES];
     }
     StepRecord record = {.step = step,
@@ -99,7 +97,6 @@ static void row_write(Metrics *metrics, int64_t step, const int32_t *times, int 
                          .base_loss = 1,
                          .total_loss = 1,
                          .grad_norm = 1.0 / 3,
-                         .tower_grad_norm = norms,
                          .arrival_us = us,
                          .data_us = us,
                          .copy_us = us,
