@@ -321,22 +321,21 @@ static Status hashes_check(const char *path, int64_t *damaged, FILE *to)
 {
     static const TreeKind kind = {has_mds, ""};
     char parts[SPLITS][PATH_BYTES];
-    int64_t equal = 0, unknown = 0;
-    Names differ = {0};
-    Status st = mds_is_in(path) ? mds_hashes_check(path, &equal, &unknown, &differ) : OK;
+    MdsHashes found = {0};
+    Status st = mds_is_in(path) ? mds_hashes_check(path, &found) : OK;
     if (tree_parts(path, &kind, parts) != OK)
         *parts[SPLIT_TRAIN] = *parts[SPLIT_VAL] = *parts[SPLIT_TEST] = 0; /* one shard */
     for (Split s = SPLIT_TRAIN; s < SPLITS && st == OK; s++)
-        if (*parts[s]) st = mds_hashes_check(parts[s], &equal, &unknown, &differ);
-    for (int i = 0; i < differ.count; i++) text_printf(to, "%s\n", differ.name[i]);
-    if (equal) fprintf(to, "%" PRId64 " hashes of shards are right\n", equal);
-    if (unknown)
+        if (*parts[s]) st = mds_hashes_check(parts[s], &found);
+    for (int i = 0; i < found.differ.count; i++) text_printf(to, "%s\n", found.differ.name[i]);
+    if (found.equal) fprintf(to, "%" PRId64 " hashes of shards are right\n", found.equal);
+    if (found.unknown)
         fprintf(to,
                 "%" PRId64
                 " hashes of shards are of kinds that are not checked (xxh32, xxh64, xxh3_64 and xxh128 are)\n",
-                unknown);
-    *damaged = differ.count;
-    names_free(&differ);
+                found.unknown);
+    *damaged = found.differ.count;
+    mds_hashes_free(&found);
     return st;
 }
 

@@ -143,6 +143,7 @@ Status job_part(const Options *o, const char *path, Split *part)
 /* "3/5" */
 static Status fold_parse(const Options *o, const char *path, FoldConfig *fold)
 {
+    enum { FOLDS_MAX = 1000 };
     char *slash, *end = NULL;
     long k = strtol(o->fold, &slash, 10), n = *slash == '/' ? strtol(slash + 1, &end, 10) : 0;
     if (!end || *end || n < 2 || n > FOLDS_MAX || k < 1 || k > n)

@@ -9,11 +9,11 @@
 #include "towers/data/sources/reader.h"
 #include "towers/train/mistakes.h"
 
-enum { SAMPLES = 300, CLASSES = 4 };
+enum { SAMPLES = 300, CLASSES = 4, MANY = 32 };
 
 typedef struct Listed {
     Source base;
-    int32_t list[SAMPLES][CLASSES], count[SAMPLES];
+    int32_t list[SAMPLES][MANY], count[SAMPLES];
 } Listed;
 
 static int32_t labels_of(const Source *source, int64_t index, const int32_t **labels)
@@ -102,6 +102,23 @@ TEST(test_against_ranks)
         }
         assert_true(fabs(precision[k] - sum / own) < 1e-12);
     }
+}
+
+/* Each sample has all classes but one, and scores that say so: every label is found in a long list. */
+TEST(test_many_labels)
+{
+    static float scores[MANY][MANY];
+    static EvalSample samples[MANY];
+    static Listed l = {.base = {.info = {.count = MANY, .classes = MANY, .multi_label = true}, .labels = labels_of}};
+    double precision[MANY], mean;
+    for (int i = 0; i < MANY; i++)
+        for (int k = 0; k < MANY; k++) {
+            scores[i][k] = i != k;
+            if (i != k) l.list[i][l.count[i]++] = k;
+        }
+    assert_int_equal(average_precision(&l.base, samples, scores[0], MANY, precision, &mean), OK);
+    for (int k = 0; k < MANY; k++) assert_true(precision[k] == 1);
+    assert_true(mean == 1);
 }
 
 /* The network has more classes than the data. */

@@ -84,6 +84,18 @@ TEST(test_even_by_class)
     }
 }
 
+/* As ranges for int8 are measured on one of the 512-image parts of a large set: more parts than --fold takes. */
+TEST(test_thousands_of_folds)
+{
+    enum { MANY = 5003, FOLDS = 1700 };
+    static int32_t part[MANY];
+    static int size[FOLDS];
+    Source s = samples(MANY);
+    assert_int_equal(fold_parts(&s, &(FoldConfig){1, FOLDS, 3, NULL, NULL}, part), OK);
+    for (int64_t i = 0; i < MANY; i++) size[part[i]]++;
+    for (int f = 0; f < FOLDS; f++) assert_in_range(size[f], MANY / FOLDS, MANY / FOLDS + 1);
+}
+
 TEST(test_groups_stay_together)
 {
     for (int folds = 2; folds <= 11; folds++) {

@@ -1,4 +1,4 @@
-/* LocalBatches and orders: every sample exactly once for any counts, local batches and towers; every permutation equally likely. */
+/* Local batches and orders: every sample exactly once for any counts, local batches and towers; every permutation equally likely. */
 #include "towers/data/loading/local_batch.h"
 #include "towers/data/loading/shuffle.h"
 

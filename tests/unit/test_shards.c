@@ -389,6 +389,28 @@ TEST_WITH(test_pixels_of_mds, set_up, scratch_drop)
     source_close(s);
 }
 
+/* Whoever removes what is damaged must not be led out of the folder. */
+TEST_WITH(test_damaged_mds_are_files_of_their_folder, set_up, scratch_drop)
+{
+    static const char *const names[] = {"shard.mds", "../val/shard.mds", "/etc/shard.mds", ".hidden"};
+    char path[PATH_BYTES], index[512];
+    mds_write("train");
+    mds_write("val");
+    scratch_path(path, "set/train");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        MdsHashes found = {0};
+        snprintf(index, sizeof index,
+                 "{\"version\": 2, \"shards\": [{\"version\": 2, \"format\": \"mds\", \"samples\": 7, "
+                 "\"raw_data\": {\"basename\": \"%s\", \"bytes\": 1}}]}",
+                 names[i]);
+        scratch_put("set/train/index.json", index);
+        assert_int_equal(mds_hashes_check(path, &found), OK);
+        assert_int_equal(found.differ.count, 1);
+        assert_int_equal(found.damaged.count, i == 0);
+        mds_hashes_free(&found);
+    }
+}
+
 /* ---- TFRecords */
 
 /* A field of a protocol buffer that holds bytes. */

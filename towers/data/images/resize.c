@@ -23,12 +23,11 @@ static double filter_value(ResizeFilter filter, double x)
     return x < 2 ? ((x - 5) * x + 8) * x * a - 4 * a : 0;
 }
 
-static void weights_fill(Axis *axis, ResizeFilter filter, int32_t in, int32_t out, int32_t x, int32_t slot,
-                         double *exact)
+static void weights_fill(Axis *axis, ResizeFilter filter, int32_t in, int32_t out, int32_t x, int32_t at, double *exact)
 {
     double ratio = (double)in / out, scale = 1 / (ratio > 1 ? ratio : 1), center = (x + 0.5) * ratio, sum = 0;
     int32_t first, end, taps = axis->taps;
-    int16_t *weight = axis->weight + 2 * (size_t)slot * (size_t)taps;
+    int16_t *weight = axis->weight + 2 * (size_t)at * (size_t)taps;
     resize_taps(filter, in, out, x, &first, &end);
     for (int32_t i = first; i < end; i++) sum += exact[i - first] = filter_value(filter, (i + 0.5 - center) * scale);
     for (int32_t i = 0; i < taps; i++) {
@@ -37,8 +36,8 @@ static void weights_fill(Axis *axis, ResizeFilter filter, int32_t in, int32_t ou
         weight[i] = (int16_t)(value >> LOW_BITS);
         weight[taps + i] = (int16_t)(value & ((1 << LOW_BITS) - 1));
     }
-    axis->first[slot] = first;
-    axis->n[slot] = end - first;
+    axis->first[at] = first;
+    axis->n[at] = end - first;
 }
 
 static Status axis_fill(Resizer *r, Axis *axis, ResizeFilter filter, int32_t in, int32_t out, int32_t from,

@@ -221,6 +221,13 @@ Status index_string_add(IndexBuilder *b, const char *text, uint64_t *offset)
     return OK;
 }
 
+Status index_class_add(IndexBuilder *b, const char *name)
+{
+    uint64_t offset;
+    TRY(index_string_add(b, name, &offset));
+    return ARRAY_ADD(b->parts.classes, b->parts.classes_count, "the classes of an index", offset);
+}
+
 Status index_skips_put(IndexBuilder *b, const Skips *skips)
 {
     for (SkipReason why = 0; why < SKIP_REASONS; why++) {

@@ -103,7 +103,8 @@ typedef struct IndexBuilder {
 } IndexBuilder;
 
 NODISCARD Status index_string_add(IndexBuilder *b, const char *text, uint64_t *offset);
-NODISCARD Status index_note_set(IndexBuilder *b, const char *note); /* instead of an earlier one */
+NODISCARD Status index_class_add(IndexBuilder *b, const char *name); /* the next one */
+NODISCARD Status index_note_set(IndexBuilder *b, const char *note);  /* instead of an earlier one */
 NODISCARD Status index_sample_add(IndexBuilder *b, const Sample *sample, const char *name); /* sets sample.name */
 /* A sample with any number of labels; all samples of an index or none. */
 NODISCARD Status index_multi_label_add(IndexBuilder *b, const Sample *sample, const char *name, const int32_t *labels,

@@ -42,7 +42,8 @@ void batch_buffer_place(BatchBuffer *buffer, int64_t step, int tower);
 int64_t batch_buffer_position(const BatchBuffer *buffer, int32_t i); /* of image i, whose number belongs into ids[i] */
 /* Read image i. Its pixels are undefined after an error. */
 NODISCARD Status batch_buffer_read(BatchBuffer *buffer, int32_t i, SampleReader *reader);
-NODISCARD Status batch_buffer_skip(BatchBuffer *slot, int32_t i); /* image i is damaged, as status_message says; locked */
+/* Image i is damaged, as status_message says; locked. */
+NODISCARD Status batch_buffer_skip(BatchBuffer *buffer, int32_t i);
 /* Complete the batch, whose images have all been read or skipped. */
 void batch_buffer_finish(BatchBuffer *buffer);
 

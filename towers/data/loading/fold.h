@@ -10,10 +10,8 @@
 
 #include "towers/data/sources/source.h"
 
-enum { FOLDS_MAX = 1000 };
-
 typedef struct FoldConfig {
-    int fold, folds; /* 1 <= fold <= folds, 2 <= folds <= FOLDS_MAX */
+    int fold, folds; /* 1 <= fold <= folds, 2 <= folds; with groups there is a count for each fold and class */
     uint64_t seed;
     const char *group;  /* NULL: none; "1": name of the folder of the file, "2": of the one above; else a column */
     const char *labels; /* folder of the labels.csv that has the column */

@@ -15,8 +15,8 @@
 
 #include "towers/data/images/mix.h"
 #include "towers/data/images/transform.h"
-#include "towers/data/loading/order.h"
 #include "towers/data/loading/local_batch.h"
+#include "towers/data/loading/order.h"
 #include "towers/data/sources/source.h"
 
 /* Batches that a process of so many towers reads ahead: those of two steps, and two more. */

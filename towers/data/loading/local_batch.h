@@ -1,7 +1,7 @@
 /* The samples that each tower gets: no sample is dropped or repeated.
  *
  * Step s of an epoch takes samples order[s * G .. min((s + 1) * G, count)) of the epoch's order, G = sum of the towers'
- * local batches; they are cut into consecutive runs, tower 0 first. A full batch is cut by the local batches; a short one in
+ * local batches; they are cut into consecutive runs, tower 0 first. A full batch is cut into the local batches; a short one in
  * proportion to them (largest remainder, lower tower first), so a tower may get 0. */
 #pragma once
 

@@ -13,6 +13,7 @@
 #include "towers/data/shards/shard.h"
 #include "towers/data/sources/reader.h"
 #include "towers/files/files.h"
+#include "towers/files/json.h"
 
 enum { COLUMNS = 64, CONFIG_BYTES = 1 << 16, INDEX_BYTES = 1 << 28, SIDE_MAX = 65500, NONE = -1 };
 
@@ -327,6 +328,13 @@ static bool is_below(const char *name)
     }
 }
 
+static Status name_refuse(const char *index, size_t number, const char *base)
+{
+    return FAIL(ERR_FORMAT,
+                "'%s': shard %zu: expected the name of a file beside or below it in raw_data.basename, found '%s'",
+                index, number, base ? base : "");
+}
+
 /* One entry: a file that is there, uncompressed, and as large as the entry says. */
 static Status entry_take(const char *folder, const char *index, size_t number, const json_t *entry, Names *files)
 {
@@ -337,10 +345,7 @@ static Status entry_take(const char *folder, const char *index, size_t number, c
     struct stat info;
     if (json_integer_value(json_object_get(entry, "version")) != 2 || !format || strcmp(format, "mds") != 0)
         return FAIL(ERR_FORMAT, "'%s': shard %zu: expected \"format\": \"mds\" and \"version\": 2", index, number);
-    if (!base || !is_below(base))
-        return FAIL(ERR_FORMAT,
-                    "'%s': shard %zu: expected the name of a file beside or below it in raw_data.basename, found '%s'",
-                    index, number, base ? base : "");
+    if (!base || !is_below(base)) return name_refuse(index, number, base);
     TRY(path_join(path, folder, base));
     if (stat(path, &info) != 0 && json_is_object(zip))
         return FAIL(ERR_FORMAT,
@@ -448,6 +453,28 @@ Status mds_files(const char *folder, Names *files)
     return st;
 }
 
+Status mds_names(const char *folder, Names *names)
+{
+    char path[PATH_BYTES];
+    json_t *root;
+    TRY(index_load(folder, path, &root));
+    const json_t *shards = json_object_get(root, "shards");
+    Status st = OK;
+    if (!json_array_size(shards)) st = FAIL(ERR_FORMAT, "'%s' lists no shards", path);
+    for (size_t i = 0; i < json_array_size(shards) && st == OK; i++) {
+        const json_t *entry = json_array_get(shards, i);
+        const char *base = json_string_value(json_object_get(json_object_get(entry, "raw_data"), "basename"));
+        if (!base || !is_below(base))
+            st = name_refuse(path, i, base);
+        else if (json_is_object(json_object_get(entry, "zip_data")))
+            st = FAIL(ERR_FORMAT, "'%s': shard %zu is compressed: write the set with compression=None", path, i);
+        else
+            st = names_add(names, base);
+    }
+    json_decref(root);
+    return st;
+}
+
 /* ---- hashes */
 
 /* The hash of a kind as Python's xxhash prints it, "" for an unknown kind. */
@@ -463,36 +490,63 @@ static void hash_print(const char *kind, const Bytes *bytes, char text[40])
     }
 }
 
-Status mds_hashes_check(const char *folder, int64_t *equal, int64_t *unknown, Names *differ)
+/* `path` NULL: what the index names is no file of the folder. */
+static Status shard_differs(MdsHashes *found, const char *path, const char *message)
 {
-    char path[PATH_BYTES], message[PATH_BYTES + 128], found[40];
-    json_t *root, *value;
+    TRY(names_add(&found->differ, message));
+    return path ? names_add(&found->damaged, path) : OK;
+}
+
+/* One shard, whose file is no other than its entry says. */
+static Status shard_hashes_check(const char *path, json_t *hashes, Bytes *bytes, MdsHashes *found)
+{
+    char message[PATH_BYTES + 128], hash[40];
     const char *kind;
-    Names files = {0};
+    json_t *value;
+    if (json_object_size(hashes) > 0) TRY(bytes_read(path, ANY_SIZE, ANY_SIZE, bytes));
+    json_object_foreach(hashes, kind, value)
+    {
+        const char *wanted = json_string_value(value);
+        hash_print(kind, bytes, hash);
+        found->unknown += !*hash;
+        found->equal += *hash && wanted && !strcmp(hash, wanted);
+        if (!*hash || (wanted && !strcmp(hash, wanted))) continue;
+        snprintf(message, sizeof message, "%s: its %s is %s, but index.json says %.64s: damaged", path, kind, hash,
+                 wanted ? wanted : "nothing");
+        TRY(shard_differs(found, path, message));
+    }
+    return OK;
+}
+
+Status mds_hashes_check(const char *folder, MdsHashes *found)
+{
+    char index[PATH_BYTES], path[PATH_BYTES], message[STATUS_MESSAGE_BYTES];
+    json_t *root;
     Bytes bytes = {0};
     Status st = OK;
-    TRY(index_load(folder, path, &root));
+    TRY(index_load(folder, index, &root));
     const json_t *shards = json_object_get(root, "shards");
     for (size_t i = 0; i < json_array_size(shards); i++) {
-        const json_t *entry = json_array_get(shards, i);
-        TRY_OUT(entry_take(folder, path, i, entry, &files));
-        json_t *hashes = json_object_get(json_object_get(entry, "raw_data"), "hashes");
-        if (json_object_size(hashes) > 0) TRY_OUT(bytes_read(files.name[i], ANY_SIZE, ANY_SIZE, &bytes));
-        json_object_foreach(hashes, kind, value)
-        {
-            const char *wanted = json_string_value(value);
-            hash_print(kind, &bytes, found);
-            *unknown += !*found;
-            *equal += *found && wanted && !strcmp(found, wanted);
-            if (!*found || (wanted && !strcmp(found, wanted))) continue;
-            snprintf(message, sizeof message, "%s: its %s is %s, but index.json says %.64s: damaged", files.name[i],
-                     kind, found, wanted ? wanted : "nothing");
-            TRY_OUT(names_add(differ, message));
-        }
+        Names files = {0};
+        const json_t *entry = json_array_get(shards, i), *raw = json_object_get(entry, "raw_data");
+        const char *base = json_word_or_empty(raw, "basename");
+        TRY_OUT(path_join(path, folder, base));
+        st = entry_take(folder, index, i, entry, &files);
+        names_free(&files);
+        snprintf(message, sizeof message, "%s", status_message());
+        st = st == ERR_FORMAT ? shard_differs(found, is_below(base) ? path : NULL, message)
+             : st == OK       ? shard_hashes_check(path, json_object_get(raw, "hashes"), &bytes, found)
+                              : st;
+        TRY_OUT(st);
     }
 out:
-    names_free(&files);
     bytes_free(&bytes);
     json_decref(root);
     return st;
+}
+
+void mds_hashes_free(MdsHashes *found)
+{
+    names_free(&found->differ);
+    names_free(&found->damaged);
 }

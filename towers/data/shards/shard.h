@@ -57,11 +57,20 @@ NODISCARD Status mds_list(ShardList *list);
 #define MDS_INDEX "index.json"
 bool mds_is_in(const char *folder);
 NODISCARD Status mds_files(const char *folder, Names *files);
+/* The names that index.json gives, relative to its folder, although the files may not be there yet. */
+NODISCARD Status mds_names(const char *folder, Names *names);
 
-/* Compare each file of a folder of MDS shards with the hashes that its index.json gives. *equal is the number of those
- * that are equal; messages about the others are added to `differ`. Kinds: xxh32, xxh64, xxh3_64, xxh128; *unknown of
- * other kinds. */
-NODISCARD Status mds_hashes_check(const char *folder, int64_t *equal, int64_t *unknown, Names *differ);
+/* What comparing the files of a folder of MDS shards with index.json has found: how many hashes are equal, and of other kinds than xxh32,
+ * xxh64, xxh3_64 and xxh128; a message for each that differs and for each file that is no such shard, and the path of its file, which is
+ * beside or below the index. */
+typedef struct MdsHashes {
+    int64_t equal, unknown;
+    Names differ, damaged;
+} MdsHashes;
+
+/* Adds to *found. Errors: those of index.json, and ERR_IO. */
+NODISCARD Status mds_hashes_check(const char *folder, MdsHashes *found);
+void mds_hashes_free(MdsHashes *found);
 
 /* List a shard of a kind. */
 NODISCARD Status shard_list(ShardKind kind, ShardList *list);

@@ -339,11 +339,8 @@ static Status classes_add(const Request *r, const ShardSet *set, const Listing *
                     (train                      ? train->header->kind & SHARDS_GUESSED
                      : guessed && c->least >= 1 ? SHARDS_GUESSED
                                                 : 0);
-    b->parts.classes = calloc((size_t)count + 1, sizeof *b->parts.classes);
-    if (!b->parts.classes) return FAIL(ERR_MEMORY, "no memory for the list of %" PRId64 " classes", count);
     for (int64_t i = 0; i < count; i++)
-        TRY(index_string_add(b, train ? index_string(train, train->classes[i]) : c->names[i], &b->parts.classes[i]));
-    b->parts.classes_count = count;
+        TRY(index_class_add(b, train ? index_string(train, train->classes[i]) : c->names[i]));
     return OK;
 }
 

@@ -394,10 +394,7 @@ static Status skips_put(IndexBuilder *b, const Scan *scan, Skips *all)
 /* `map`: the class among those of the training images of each class that was scanned. */
 static Status builder_fill(IndexBuilder *b, const Scan *scan, const Names *train, const int32_t *map, const Tree *tree)
 {
-    b->parts.classes = calloc((size_t)train->count + 1, sizeof *b->parts.classes);
-    if (!b->parts.classes) return FAIL(ERR_MEMORY, "no memory for the list of %d classes", train->count);
-    for (int i = 0; i < train->count; i++) TRY(index_string_add(b, train->name[i], &b->parts.classes[i]));
-    b->parts.classes_count = train->count;
+    for (int i = 0; i < train->count; i++) TRY(index_class_add(b, train->name[i]));
     for (int i = 0; i < scan->count; i++) TRY(class_add(b, &scan->classes[i], map[i], tree));
     return OK;
 }

@@ -139,10 +139,7 @@ static Status listing_divide(const SourceConfig *config, const LabelFile *file, 
 
 static Status builder_fill(IndexBuilder *b, const LabeledList *l, const LabelFile *file, const LabelFile *train)
 {
-    b->parts.classes = calloc((size_t)train->classes_count + 1, sizeof *b->parts.classes);
-    if (!b->parts.classes) return FAIL(ERR_MEMORY, "no memory for the list of %d classes", train->classes_count);
-    for (int c = 0; c < train->classes_count; c++) TRY(index_string_add(b, train->classes[c], &b->parts.classes[c]));
-    b->parts.classes_count = train->classes_count;
+    for (int c = 0; c < train->classes_count; c++) TRY(index_class_add(b, train->classes[c]));
     for (int64_t i = 0; i < l->count; i++) {
         const LabelRow *row = &file->rows[i];
         if (l->tree->val_split > 0 && l->evaluates[i] != (l->tree->split == SPLIT_VAL)) continue;
