@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <xxhash.h>
 
 enum { BUFFER_BYTES = 1 << 18, PIECE_BYTES = 4 << 20 /* one write(2), between progress reports */, BOOT_ID_CHARS = 36 };
@@ -454,6 +455,23 @@ out:
     free(text);
     (void)STORAGE(close(fd));
     return st;
+}
+
+Status file_map(const char *path, Status wrong, size_t limit, void **map, size_t *count)
+{
+    int fd;
+    uint64_t bytes;
+    TRY(file_open(path, OF_USER, wrong, limit, &fd, &bytes));
+    if (bytes == 0) {
+        close(fd);
+        return FAIL(wrong, "'%s' is empty", path);
+    }
+    *count = (size_t)bytes;
+    *map = mmap(NULL, *count, PROT_READ, MAP_PRIVATE, fd, 0);
+    int error = errno;
+    close(fd);
+    if (*map == MAP_FAILED) return FAIL(ERR_IO, "cannot map %zu bytes of '%s': %s", *count, path, strerror(error));
+    return OK;
 }
 
 Status file_read(const char *path, size_t limit, char **bytes, size_t *count)

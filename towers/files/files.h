@@ -70,6 +70,9 @@ NODISCARD Status run_file_sync(const char *path);
 NODISCARD Status file_load(const char *path, FileOwner owner, Status wrong, size_t limit, char **bytes, size_t *count);
 NODISCARD Status file_read(const char *path, size_t limit, char **bytes, size_t *count);
 NODISCARD Status file_sum(const char *path, FileSum *sum);
+/* Map a file of the user, of which only what is looked at is read; munmap gives it back. Errors: those of file_open, `wrong` if
+ * it is empty. */
+NODISCARD Status file_map(const char *path, Status wrong, size_t limit, void **map, size_t *count);
 /* Copy a file of a run to a new file, durably; does nothing if `from` does not exist. */
 NODISCARD Status run_file_copy(const char *from, const char *to);
 void memory_sum(const void *bytes, size_t count, FileSum *sum);

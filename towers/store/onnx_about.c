@@ -5,6 +5,8 @@
 #include "towers/files/utf8.h"
 #include "towers/store/onnx.h"
 
+#include <sys/mman.h>
+
 enum { FIELD_IR_VERSION = 1, FIELD_GRAPH = 7, FIELD_METADATA = 14, FILE_BYTES = INT32_MAX };
 
 struct OnnxAbout {
@@ -107,11 +109,11 @@ out:
 
 Status onnx_about_open(const char *path, OnnxAbout **made)
 {
-    char *bytes = NULL;
+    void *map = NULL;
     size_t count = 0;
-    TRY(file_load(path, OF_USER, ERR_FORMAT, FILE_BYTES, &bytes, &count));
-    Status st = onnx_about_parse(bytes, count, path, made);
-    free(bytes);
+    TRY(file_map(path, ERR_FORMAT, FILE_BYTES, &map, &count)); /* skipped fields are not read */
+    Status st = onnx_about_parse(map, count, path, made);
+    munmap(map, count);
     return st;
 }
 

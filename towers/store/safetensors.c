@@ -322,29 +322,11 @@ out:
     return st;
 }
 
-/* ERR_CHECKPOINT if the path is not a regular file or empty; ERR_IO if the system cannot map it. */
-static Status file_map(const char *path, void **map, size_t *count)
-{
-    int fd;
-    uint64_t bytes;
-    TRY(file_open(path, OF_USER, ERR_CHECKPOINT, SIZE_MAX, &fd, &bytes));
-    if (bytes == 0) {
-        close(fd);
-        return FAIL(ERR_CHECKPOINT, "'%s' is empty", path);
-    }
-    *count = (size_t)bytes;
-    *map = mmap(NULL, *count, PROT_READ, MAP_PRIVATE, fd, 0);
-    int error = errno;
-    close(fd);
-    if (*map == MAP_FAILED) return FAIL(ERR_IO, "cannot map %zu bytes of '%s': %s", *count, path, strerror(error));
-    return OK;
-}
-
 Status safetensors_open_as(const char *path, TensorsParse parse, SafeTensors **made)
 {
     void *map = NULL;
     size_t count = 0;
-    TRY(file_map(path, &map, &count));
+    TRY(file_map(path, ERR_CHECKPOINT, SIZE_MAX, &map, &count));
     Status st = parse(map, count, path, made);
     if (st != OK) {
         munmap(map, count);
