@@ -50,7 +50,7 @@ static Status file_ask(const Options *o, Export *x)
     if (x->config.model->adapts) x->config.data_channels = options->channels = file_channels(x->file, &x->config);
     if (x->config.model->generate) return OK;
     TRY(head_names(&x->config, &x->heads));
-    int classes = x->heads.count ? head_classes(x->file, x->heads.classifier[0]) : 0;
+    int classes = x->heads.count ? head_classes(x->file, x->heads.weight[0]) : 0;
     if (o->classes <= 0 && classes) options->classes = classes;
     for (int i = 1; i < x->heads.count; i++) options->aux = options->aux && has_part(x->file, x->heads.part[i]);
     return OK;

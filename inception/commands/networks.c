@@ -84,7 +84,7 @@ static Status model_of_file(SafeTensors *file, const char *path, const Model **m
     WeightPart part;
     const ProgramConfig fid = classifier_program(&model_inception_v3, "fid2015");
     TRY(pretrained_narrow(&fid, HEAD_READ, path, file, &part));
-    if (head_classes(file, "fc.") != FID_CLASSES)
+    if (head_classes(file, "fc.weight") != FID_CLASSES)
         return FAIL(ERR_CHECKPOINT,
                     "%s does not say which model its weights belong to; expected a file of this program, or the "
                     "converted weights pt_inception-2015-12-05 with fc.weight of %d rows",
@@ -115,7 +115,7 @@ Status classifier_find(const char *given, FeatureConfig *config, char weights[PA
     if (model->adapts) config->options.channels = file_channels(file, &program);
     TRY_OUT(input_of_file(file, weights, &config->options));
     TRY_OUT(head_names(&program, &heads));
-    int classes = heads.count ? head_classes(file, heads.classifier[0]) : 0;
+    int classes = heads.count ? head_classes(file, heads.weight[0]) : 0;
     if (classes) config->options.classes = classes;
 out:
     safetensors_close(file);

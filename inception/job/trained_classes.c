@@ -150,7 +150,7 @@ Status trained_head_check(const Options *o, const char *weights, JobFiles *files
     Trained t = {0};
     const SourceInfo *data = source_info(files->job.train);
     int outputs = files->job.program.options.classes;
-    bool learns = files->job.program.model->classes > 0 && o->dataset != DATASET_SYNTHETIC && !o->reset_head;
+    bool learns = files->job.program.model->classes > 0 && o->dataset != DATASET_SYNTHETIC && !files->job.reset_head;
     if (!learns || access(weights, R_OK) != 0) return OK; /* reading it says more */
     int32_t *map = calloc((size_t)data->classes + 1, sizeof *map);
     if (!map) return FAIL(ERR_MEMORY, "no memory for the list of %d classes", data->classes);

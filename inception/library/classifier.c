@@ -77,7 +77,7 @@ Status classifier_load(const Options *o, int32_t channels, const int32_t *sizes,
     config.device.threads = o->threads > 0 ? (int)o->threads : cores_allowed();
     for (int i = 0; sizes[i]; i++) config.eval_n[i] = sizes[i];
     TRY(replica_create(&config, &c->replica));
-    return inference_weights(c->replica, &job->program, c->weights);
+    return inference_weights(c->replica, &job->program, c->weights, job->reset_head ? HEAD_RESET : HEAD_READ);
 }
 
 /* No probability of a damaged network is passed on as if it were one. */

@@ -52,8 +52,9 @@ static void scope(Graph *g, int stage, const int *number)
     graph_scope(g, name);
 }
 
-static void build(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
+static void build(Graph *g, const ModelOptions *options, const void *networks, Value image, ModelHeads *heads)
 {
+    (void)networks;
     int before = 0;
     graph_canonical(g, 224);
     Value x = image;

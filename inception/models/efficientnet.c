@@ -55,8 +55,9 @@ static Value block(Graph *g, Value x, const EfficientStage *stage, int32_t strid
     return stride == 1 && stage->out == in ? add(g, x, stochastic_depth(g, y, drop)) : y;
 }
 
-static void build_b0(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
+static void build_b0(Graph *g, const ModelOptions *options, const void *networks, Value image, ModelHeads *heads)
 {
+    (void)networks;
     int before = 0;
     layer_style(g, (LayerStyle){.bn_epsilon = 1e-5f});
     graph_canonical(g, 224);

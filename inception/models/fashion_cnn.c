@@ -4,8 +4,9 @@
 #include "inception/models/models.h"
 
 // clang-format off
-static void build(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
+static void build(Graph *g, const ModelOptions *options, const void *networks, Value image, ModelHeads *heads)
 {
+    (void)networks;
     static const Init glorot = {.kind = INIT_GLOROT_UNIFORM};
     graph_canonical(g, 28);
     Value x = image;

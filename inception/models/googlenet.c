@@ -36,8 +36,9 @@ static Value aux_head(Graph *g, Value x, const char *name, const ModelOptions *o
     return dense(g, x, "fc2", options->classes, false, init);
 }
 
-static void build(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
+static void build(Graph *g, const ModelOptions *options, const void *networks, Value image, ModelHeads *heads)
 {
+    (void)networks;
     layer_style(g, (LayerStyle){.conv_init = init});
     graph_canonical(g, 224);
     Value x = image;                                               graph_expect(g, x,    3, 224);

@@ -32,8 +32,9 @@ static Value reduction(Graph *g, Value x, const char *name)
 }
 
 // clang-format off
-static void build(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
+static void build(Graph *g, const ModelOptions *options, const void *networks, Value image, ModelHeads *heads)
 {
+    (void)networks;
     layer_style(g, (LayerStyle){.include_pad = true});
     graph_canonical(g, 28);
     Value x = image;

@@ -71,8 +71,9 @@ static void repeat_scope(Graph *g, const char *group, int index)
 }
 
 /* Figure 15 */
-static void build(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
+static void build(Graph *g, const ModelOptions *options, const void *networks, Value image, ModelHeads *heads)
 {
+    (void)networks;
     static const Init fc_init = {INIT_TRUNCATED_NORMAL, 0.01f};
     graph_canonical(g, 299);
     Value x = image;                                               graph_expect(g, x,    3, 299);

@@ -72,8 +72,9 @@ static Value separable(Graph *g, Value x, const char *name, int32_t out)
 }
 
 // clang-format off
-static void build(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
+static void build(Graph *g, const ModelOptions *options, const void *networks, Value image, ModelHeads *heads)
 {
+    (void)networks;
     layer_style(g, (LayerStyle){.bn_epsilon = 1e-3f, .bn_no_gamma = true});
     graph_canonical(g, 224);
     Value x = image;                                                        graph_expect(g, x,    3, 224);

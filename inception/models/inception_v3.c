@@ -90,8 +90,9 @@ static Value aux_head(Graph *g, Value x, int classes)
     return dense(g, global_avg_pool(g, x), "fc", classes, false, aux_fc_init);
 }
 
-static void build(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
+static void build(Graph *g, const ModelOptions *options, const void *networks, Value image, ModelHeads *heads)
 {
+    (void)networks;
     bool tf2016 = !strcmp(options->variant, "tf2016"), fid2015 = !strcmp(options->variant, "fid2015");
     bool pads = !tf2016 && !fid2015;
     layer_style(g, (LayerStyle){.bn_no_gamma = tf2016, .bn_biased = tf2016, .include_pad = pads, .conv_init = conv_init});

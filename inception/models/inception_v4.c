@@ -85,8 +85,9 @@ static Value block_c(Graph *g, Value x, const char *name)
 }
 
 /* Figure 9 */
-static void build(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
+static void build(Graph *g, const ModelOptions *options, const void *networks, Value image, ModelHeads *heads)
 {
+    (void)networks;
     static const char *const a[] = {"features.6", "features.7", "features.8", "features.9"};
     static const char *const b[] = {"features.11", "features.12", "features.13", "features.14",
                                     "features.15", "features.16", "features.17"};

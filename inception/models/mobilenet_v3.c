@@ -123,13 +123,15 @@ static void mobilenet(Graph *g, const ModelOptions *options, Value image, ModelH
     heads->logits = dense(g, dropout(g, x, options->dropout), "3", options->classes, false, classifier);
 }
 
-static void build_large(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
+static void build_large(Graph *g, const ModelOptions *options, const void *networks, Value image, ModelHeads *heads)
 {
+    (void)networks;
     mobilenet(g, options, image, heads, &large);
 }
 
-static void build_small(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
+static void build_small(Graph *g, const ModelOptions *options, const void *networks, Value image, ModelHeads *heads)
 {
+    (void)networks;
     mobilenet(g, options, image, heads, &small);
 }
 

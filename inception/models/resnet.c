@@ -72,23 +72,27 @@ static void resnet(Graph *g, const ModelOptions *options, Value image, ModelHead
     heads->logits = dense(g, x, "fc", options->classes, false, (Init){INIT_UNIFORM, bound});
 }
 
-static void build_18(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
+static void build_18(Graph *g, const ModelOptions *options, const void *networks, Value image, ModelHeads *heads)
 {
+    (void)networks;
     resnet(g, options, image, heads, basic, 1, (const int[]){2, 2, 2, 2});
 }
 
-static void build_34(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
+static void build_34(Graph *g, const ModelOptions *options, const void *networks, Value image, ModelHeads *heads)
 {
+    (void)networks;
     resnet(g, options, image, heads, basic, 1, (const int[]){3, 4, 6, 3});
 }
 
-static void build_50(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
+static void build_50(Graph *g, const ModelOptions *options, const void *networks, Value image, ModelHeads *heads)
 {
+    (void)networks;
     resnet(g, options, image, heads, bottleneck, 4, (const int[]){3, 4, 6, 3});
 }
 
-static void build_101(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
+static void build_101(Graph *g, const ModelOptions *options, const void *networks, Value image, ModelHeads *heads)
 {
+    (void)networks;
     resnet(g, options, image, heads, bottleneck, 4, (const int[]){3, 4, 23, 3});
 }
 

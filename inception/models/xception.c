@@ -66,8 +66,9 @@ static Value middle(Graph *g, Value x, int number)
 }
 
 // clang-format off
-static void build(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
+static void build(Graph *g, const ModelOptions *options, const void *networks, Value image, ModelHeads *heads)
 {
+    (void)networks;
     layer_style(g, (LayerStyle){.bn_epsilon = 1e-5f});
     graph_canonical(g, 299);
     Value x = image;                                                   graph_expect(g, x,    3, 299);

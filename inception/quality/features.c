@@ -47,7 +47,7 @@ static Status graph_make(FeatureNet *net, Graph **made)
     options.aux = false;
     TRY(graph_create(&evaluation, &g));
     net->image = graph_input(g, "image", (Shape){net->n, options.channels, options.side, options.side}, DTYPE_F32);
-    config->model->build(g, &options, net->image, &heads);
+    config->model->build(g, &options, config->model->networks, net->image, &heads);
     int32_t writer = graph_failed(g) ? -1 : graph_value(g, heads.logits)->op;
     if (!graph_failed(g) && (writer < 0 || graph_op_at(g, writer)->kind != OP_DENSE))
         graph_fail(g, ERR_UNSUPPORTED, "the last layer of %s is not dense", config->model->name);

@@ -23,8 +23,9 @@ enum { HAVE_FAULTS = 0 };
 
 /* ---- a small network with every kind of layer */
 
-static void build(Graph *g, const ModelOptions *options, Value x, ModelHeads *heads)
+static void build(Graph *g, const ModelOptions *options, const void *networks, Value x, ModelHeads *heads)
 {
+    (void)networks;
     static const Init he = {.kind = INIT_HE_NORMAL};
     graph_canonical(g, SIDE);
     x = conv_bn_relu(g, x, (ConvUnit){"stem", 4, 3, 3, SAME});

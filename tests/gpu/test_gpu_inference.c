@@ -209,7 +209,7 @@ TEST_WITH(test_weights_of_a_file, fake_and_scratch_as_new, scratch_drop)
     infer(&s, 1, &first);
     subject_close(&s);
     subject_open(&s, &cuda_backend);
-    if (inference_weights(s.replica, &s.run.job.program, path) != OK) fail_msg("%s", status_message());
+    if (inference_weights(s.replica, &s.run.job.program, path, HEAD_READ) != OK) fail_msg("%s", status_message());
     infer(&s, 1, &again);
     subject_close(&s);
     fake_gpu_guard(false);

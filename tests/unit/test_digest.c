@@ -9,8 +9,9 @@
 
 enum { STEPS = 10000, TOWERS = 2, HANG_S = 300 };
 
-static void build(Graph *g, const ModelOptions *options, Value x, ModelHeads *heads)
+static void build(Graph *g, const ModelOptions *options, const void *networks, Value x, ModelHeads *heads)
 {
+    (void)networks;
     static const Init he = {.kind = INIT_HE_NORMAL};
     graph_canonical(g, 2);
     heads->logits = dense(g, x, "head", options->classes, false, he);

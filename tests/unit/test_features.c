@@ -88,7 +88,7 @@ static void classifier_write(const Model *model, const ModelOptions *options, co
     ModelHeads heads = {0};
     assert_int_equal(graph_create(&evaluation, &g), OK);
     Value image = graph_input(g, "image", (Shape){1, options->channels, options->side, options->side}, DTYPE_F32);
-    model->build(g, options, image, &heads);
+    model->build(g, options, model->networks, image, &heads);
     assert_int_equal(graph_finish(g), OK);
     weights_write(g, path);
     graph_destroy(g);

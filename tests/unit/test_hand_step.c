@@ -22,8 +22,9 @@
 
 enum { A = 0, B, C, SAMPLES };
 
-static void build(Graph *g, const ModelOptions *options, Value x, ModelHeads *heads)
+static void build(Graph *g, const ModelOptions *options, const void *networks, Value x, ModelHeads *heads)
 {
+    (void)networks;
     Init zero = {.kind = INIT_ZERO};
     graph_canonical(g, 1);
     x = dense(g, x, "hidden", 1, true, zero);

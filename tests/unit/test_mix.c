@@ -257,8 +257,9 @@ enum { TWIN_STEPS = 12 };
 static double main_sum[TWIN_STEPS + 1], aux_sum[TWIN_STEPS + 1], loss_sum[TWIN_STEPS + 1];
 
 /* An auxiliary head with the logits of the main one, so that both must have the same loss. */
-static void build_twins(Graph *g, const ModelOptions *options, Value x, ModelHeads *heads)
+static void build_twins(Graph *g, const ModelOptions *options, const void *networks, Value x, ModelHeads *heads)
 {
+    (void)networks;
     static const Init he = {.kind = INIT_HE_NORMAL};
     graph_canonical(g, 28);
     heads->logits = heads->aux[0] = dense(g, x, "head", options->classes, false, he);

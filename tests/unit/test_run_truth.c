@@ -29,34 +29,35 @@ static const Init zero = {.kind = INIT_ZERO};
 
 /* ---- networks, and their weights */
 
-static void linear(Graph *g, const ModelOptions *options, Value x, ModelHeads *heads)
+static void linear(Graph *g, const ModelOptions *options, const void *networks, Value x, ModelHeads *heads)
 {
+    (void)networks;
     graph_canonical(g, SIDE);
     heads->logits = dense(g, x, "head", options->classes, false, zero);
 }
 
-static void two_heads(Graph *g, const ModelOptions *options, Value x, ModelHeads *heads)
+static void two_heads(Graph *g, const ModelOptions *options, const void *networks, Value x, ModelHeads *heads)
 {
-    linear(g, options, x, heads);
+    linear(g, options, networks, x, heads);
     if (options->aux) heads->aux[heads->aux_count++] = dense(g, x, "aux", options->classes, false, zero);
 }
 
-static void dropped(Graph *g, const ModelOptions *options, Value x, ModelHeads *heads)
+static void dropped(Graph *g, const ModelOptions *options, const void *networks, Value x, ModelHeads *heads)
 {
-    linear(g, options, dropout(g, x, 0.5f), heads);
+    linear(g, options, networks, dropout(g, x, 0.5f), heads);
 }
 
-static void skipped(Graph *g, const ModelOptions *options, Value x, ModelHeads *heads)
+static void skipped(Graph *g, const ModelOptions *options, const void *networks, Value x, ModelHeads *heads)
 {
-    linear(g, options, stochastic_depth(g, x, 0.5f), heads);
+    linear(g, options, networks, stochastic_depth(g, x, 0.5f), heads);
 }
 
-static void normed(Graph *g, const ModelOptions *options, Value x, ModelHeads *heads)
+static void normed(Graph *g, const ModelOptions *options, const void *networks, Value x, ModelHeads *heads)
 {
-    linear(g, options, conv_bn_relu(g, x, (ConvUnit){"unit", 1, 1, 1, .fit = VALID}), heads);
+    linear(g, options, networks, conv_bn_relu(g, x, (ConvUnit){"unit", 1, 1, 1, .fit = VALID}), heads);
 }
 
-static Model model_of(void (*build)(Graph *, const ModelOptions *, Value, ModelHeads *))
+static Model model_of(void (*build)(Graph *, const ModelOptions *, const void *, Value, ModelHeads *))
 {
     return (Model){.name = "given",
                    .title = "",

@@ -63,8 +63,9 @@ int posix_memalign(void **made, size_t align, size_t bytes)
 
 /* ---- a network whose gradients fill two buckets */
 
-static void build(Graph *g, const ModelOptions *options, Value x, ModelHeads *heads)
+static void build(Graph *g, const ModelOptions *options, const void *networks, Value x, ModelHeads *heads)
 {
+    (void)networks;
     static const Init he = {.kind = INIT_HE_NORMAL};
     graph_canonical(g, 28);
     x = conv_bias(g, x, "stem", 4, 3, VALID, true, he);

@@ -64,15 +64,15 @@ static bool is_frozen(const Graph *g, Value param)
     return !param.id || names_match(g->options.freeze, graph_value(g, param)->name);
 }
 
-Value batch_norm_named(Graph *g, Value x, const char *name, bool relu)
+Value batch_norm_by_names(Graph *g, Value x, const char *name, const NormNames *names, float epsilon, bool relu)
 {
     Shape vector = shape_vector(graph_shape(g, x).c);
-    OpAttr attr = {.norm = {.epsilon = g->style.bn_epsilon > 0 ? g->style.bn_epsilon : default_epsilon, .relu = relu}};
+    OpAttr attr = {.norm = {.epsilon = epsilon, .relu = relu}};
     Value gamma = {0};
-    if (!g->style.bn_no_gamma) gamma = graph_param(g, part(g, name, "weight"), vector, (Init){INIT_CONSTANT, 1}, false);
-    Value beta = graph_param(g, part(g, name, "bias"), vector, (Init){INIT_ZERO}, false);
-    Value mean = graph_state(g, part(g, name, "running_mean"), vector, 0);
-    Value var = graph_state(g, part(g, name, "running_var"), vector, 1);
+    if (names->gamma) gamma = graph_param(g, names->gamma, vector, (Init){INIT_CONSTANT, 1}, false);
+    Value beta = graph_param(g, names->beta, vector, (Init){INIT_ZERO}, false);
+    Value mean = graph_state(g, names->mean, vector, 0);
+    Value var = graph_state(g, names->var, vector, 1);
     bool frozen = g->options.freeze && is_frozen(g, beta) && is_frozen(g, gamma);
     if (!g->options.training || frozen)
         return graph_op(g, OP_BATCHNORM_APPLY, name, OPERANDS(x, beta, mean, var, gamma), &attr, NULL);
@@ -81,6 +81,14 @@ Value batch_norm_named(Graph *g, Value x, const char *name, bool relu)
     graph_stat(g, graph_output(g, y, 1), mean, values, false);
     graph_stat(g, graph_output(g, y, 2), var, values, !g->style.bn_biased);
     return y;
+}
+
+Value batch_norm_named(Graph *g, Value x, const char *name, bool relu)
+{
+    const NormNames names = {g->style.bn_no_gamma ? NULL : part(g, name, "weight"), part(g, name, "bias"),
+                             part(g, name, "running_mean"), part(g, name, "running_var")};
+    return batch_norm_by_names(g, x, name, &names, g->style.bn_epsilon > 0 ? g->style.bn_epsilon : default_epsilon,
+                               relu);
 }
 
 Value batch_norm(Graph *g, Value x, const char *name, bool relu)

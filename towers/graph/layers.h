@@ -57,6 +57,11 @@ Value conv_transposed(Graph *g, Value x, const char *name, int32_t out, int32_t 
 Value batch_norm(Graph *g, Value x, const char *name, bool relu);
 /* batch_norm with parameters `<name>.weight`, `<name>.bias`. */
 Value batch_norm_named(Graph *g, Value x, const char *name, bool relu);
+/* batch_norm whose vectors have names of their own; gamma NULL: none. */
+typedef struct NormNames {
+    const char *gamma, *beta, *mean, *var;
+} NormNames;
+Value batch_norm_by_names(Graph *g, Value x, const char *name, const NormNames *names, float epsilon, bool relu);
 
 /* Layer norm over the channels of each pixel. Parameters `<name>.weight`, `<name>.bias`. */
 Value layer_norm(Graph *g, Value x, const char *name, float epsilon);

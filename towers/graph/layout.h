@@ -42,7 +42,7 @@ typedef struct Layout {
     int param_count;
     size_t param_elements;            /* f32 elements of the PARAM arena, padding included */
     int trained_count;                /* the first parameters have a gradient, so many; frozen ones follow */
-    size_t trained_elements;          /* f32 elements of the GRAD and slot arenas: the beginning of PARAM */
+    size_t trained_elements;          /* f32 elements of GRAD and of an optimizer state: the beginning of PARAM */
     LayoutPhase phase[LAYOUT_PHASES]; /* together the trained parameters */
     int phase_count;
     LayoutEntry *states;

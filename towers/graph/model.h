@@ -78,12 +78,14 @@ typedef struct Model {
     bool adapts;                           /* its images have as many channels as the data */
     int classes;                           /* default; 0: it predicts none */
     float dropout;                         /* default rate */
-    float drop_path;                       /* default rate; 0: it has no stochastic depth */
+    float drop_path;                       /* default rate; 0: it has no stochastic depth, or not by itself */
+    int residuals;                         /* of a network from a file: sums that can have it */
     float aux_weight;                      /* default weight of each auxiliary loss; 0: the model has none */
     float mean[3], std[3];                 /* of pixels in [0, 1] */
     const char *defaults;                  /* settings that suit it, as YAML for the option table; NULL */
     ModelVariant variants[MODEL_VARIANTS]; /* ended by a NULL name */
-    void (*build)(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads); /* a classifier; else NULL */
+    void (*build)(Graph *g, const ModelOptions *options, const void *networks, Value image,
+                  ModelHeads *heads); /* a classifier; else NULL */
     const Phase *phases; /* [phase_count], in the order of the cycle; NULL: a classifier, with one phase "train" */
     int phase_count;
     /* A name of a tensor in another program's files, as this network's: writes it and returns true; false: it is none. NULL: there
@@ -94,8 +96,10 @@ typedef struct Model {
     int32_t latent;       /* numbers from which a generator makes one image; 0: it has no generator */
     /* Images {n, channels, side, side}, normalized as the real ones, from z {n, latent, 1, 1}; NULL: none. */
     void (*generate)(Graph *g, const ModelOptions *options, const void *networks, Value z, Value *images);
-    /* passed to `generate` and to the `build` of each phase, for code that models share; or NULL */
+    /* passed to `generate`, to `build` and to the `build` of each phase, for code that models share; or NULL */
     const void *networks;
+    const char *file;   /* that the network was read from; NULL: it is one of this program's */
+    const char *digest; /* of that file's structure, which the name does not identify; NULL: as `file` */
 } Model;
 
 /* The normalization of a network's input: (pixel - mean) / std. */

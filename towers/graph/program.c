@@ -92,8 +92,8 @@ static void classifier_build(const ProgramConfig *config, Value x, Program *p)
 {
     ModelOptions options = config->options;
     ModelHeads heads = {0};
-    options.aux = options.aux && config->training;
-    config->model->build(p->graph, &options, x, &heads);
+    options.aux = options.aux && (config->training || config->as_trained);
+    config->model->build(p->graph, &options, config->model->networks, x, &heads);
     p->loss = loss_of_heads(p->graph, config, &heads, p);
     if (config->logits && !config->training) p->logits = heads.logits;
     if ((config->features || config->maps) && !config->training && !graph_failed(p->graph))
@@ -228,7 +228,8 @@ out:
 static Status running_graph(const ProgramConfig *config, int32_t n, Program *program)
 {
     ProgramConfig apart = *config;
-    if (config->training || config->compute != DTYPE_F32) return program_graph(config, n, program);
+    if (config->training || config->compute != DTYPE_F32 || config->as_trained)
+        return program_graph(config, n, program);
     apart.fuse_siblings = false;
     TRY(program_graph(&apart, n, program));
     Status st = pass_fold_norms(program->graph, &program->fold_end);

@@ -34,6 +34,7 @@ typedef struct ProgramConfig {
     bool recompute;        /* cheap activations are recomputed instead of kept */
     bool features, maps;   /* evaluation keeps them (Program); not in a capsule, which never evaluates */
     bool logits;           /* likewise: what softmax or sigmoid read, from which losses are exact */
+    bool as_trained;       /* evaluation has auxiliary heads, and norms apart from convolutions; not in a capsule */
     bool separate_storage; /* every value has its own: for comparison */
 } ProgramConfig;
 

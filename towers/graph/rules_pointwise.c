@@ -184,8 +184,10 @@ void grad_mul(GradCall *c)
 
 LIKE_FIRST(affine)
 
+/* Nothing depends on x if it is multiplied by 0. */
 void grad_affine(GradCall *c)
 {
+    if (c->op.attr.affine.scale == 0) return;
     OpAttr attr = {.affine.scale = c->op.attr.affine.scale};
     bool same = attr.affine.scale == 1;
     grad_give(c, 0, same ? c->dy[0] : grad_op(c, OP_AFFINE, "dx", OPERANDS(c->dy[0]), &attr, NULL));

@@ -76,6 +76,7 @@ void about_begin(const ProgramConfig *program, const Transform *eval, About *abo
     *about = (About){0};
     about_add(about, "format", "pt");
     about_add(about, "model", program->model->name);
+    if (program->model->digest) about_add(about, "network", program->model->digest);
     about_add(about, "variant", options->variant ? options->variant : "");
     if (program->model->classes) text_put(about, "classes", "%d", options->classes);
     if (program->model->width) text_put(about, "width", "%d", options->width);

@@ -1,6 +1,7 @@
 /* What a file of weights says about itself, in the metadata of its header, as texts:
  *
  *   format, model, variant, classes, width, channels   the network
+ *   network                                             of a model from a file: the digest of its structure
  *   img_size, mean, std                                 its input: side in pixels; of pixels in [0, 1], "R,G,B" or one number
  *   exif                                                "true": the image is turned upright first (as Pillow's exif_transpose)
  *   crop, eval_resize, eval_crop, interpolation         then how it becomes that input (transform.h): crop "center" (eval_resize is

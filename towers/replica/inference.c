@@ -5,7 +5,6 @@
 
 #include "kernels/base/pause.h"
 #include "towers/replica/temperature.h"
-#include "towers/store/pretrained.h"
 
 enum { BUFFERS = 2, LOSS = 0, CORRECT = 1, HEADER = 16 /* floats */ };
 enum { RECORD_BYTES = IMAGE_RECORD * sizeof(int32_t) };
@@ -35,7 +34,7 @@ struct Inference {
 };
 
 /* Optional values that the file lacks keep their initial values, so both arenas are downloaded first. */
-Status inference_weights(Replica *r, const ProgramConfig *program, const char *path)
+Status inference_weights(Replica *r, const ProgramConfig *program, const char *path, HeadUse use)
 {
     Status st = OK;
     WeightMap map = weight_map(r->layout);
@@ -47,7 +46,7 @@ Status inference_weights(Replica *r, const ProgramConfig *program, const char *p
     TRY_OUT(backend->download(&r->device, host, r->arena[ARENA_PARAM], params * sizeof *host));
     TRY_OUT(backend->download(&r->device, host + params, r->eval_state, states * sizeof *host));
     TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));
-    TRY_OUT(pretrained_read(&map, program, path, HEAD_READ, host, host + params, NULL));
+    TRY_OUT(pretrained_read(&map, program, path, use, host, host + params, NULL));
     TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], host, params * sizeof *host));
     TRY_OUT(backend->upload(&r->device, r->eval_state, host + params, states * sizeof *host));
     TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));

@@ -4,15 +4,16 @@
  * inference_end waits for the oldest batch. An asynchronous device copies batch k + 1 while it computes batch k; on
  * the CPU inference_begin has done all the work when it returns.
  *
- * With TTA_FLIP the network also sees the mirror image of each picture, and the probabilities are the means of both.
+ * With TTA_FLIP the network also sees each image mirrored, and the probabilities are the means of both.
  * With a temperature they are scaled by it (temperature.h), after that. */
 #pragma once
 
 #include "towers/replica/policy.h"
 #include "towers/replica/replica.h"
+#include "towers/store/pretrained.h"
 
 /* Load parameters and exported statistics from a weights file (pretrained.h). */
-NODISCARD Status inference_weights(Replica *replica, const ProgramConfig *program, const char *path);
+NODISCARD Status inference_weights(Replica *replica, const ProgramConfig *program, const char *path, HeadUse use);
 
 typedef struct Inference Inference;
 

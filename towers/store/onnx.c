@@ -86,16 +86,29 @@ static void write_batchnorm(Writer *w, const Op *op)
     writes_value(w, node, op->name, op->out[0], op->attr.norm.relu);
 }
 
-/* in: x, beta, gamma; ONNX: x, scale, bias, of which x has the normalized axis last */
+/* in: x, beta, gamma; ONNX: x, scale, bias, of which x has the normalized axis last. Vectors that are computed have four dimensions. */
 static void write_layernorm(Writer *w, const Op *op)
 {
-    static const int64_t last[] = {0, 2, 3, 1}, second[] = {0, 3, 1, 2};
+    static const int64_t last[] = {0, 2, 3, 1}, second[] = {0, 3, 1, 2}, vector[] = {-1};
+    Node *of[3] = {NULL};
+    for (int k = 1; k < 3; k++) {
+        if (graph_value(w->graph, op->in[k])->role == ROLE_PARAM) continue;
+        of[k] = node_add(w, "Reshape", op->name);
+        reads_value(w, of[k], op->in[k]);
+        node_reads(of[k], constant_ints(w, "shape", 1, vector));
+        snprintf(of[k]->text[OP_MAX_IN], ONNX_NAME, "v%d_vector%d", op->out[0].id, k);
+        node_writes(of[k], of[k]->text[OP_MAX_IN]);
+    }
     Node *node = node_add(w, "Transpose", op->name);
     reads_value(w, node, op->in[0]);
     attribute_ints(node, "perm", 4, last);
     node = node_next(w, op, "LayerNormalization", node);
-    reads_value(w, node, op->in[2]);
-    reads_value(w, node, op->in[1]);
+    for (int k = 2; k > 0; k--) {
+        if (of[k])
+            node_reads(node, of[k]->text[OP_MAX_IN]);
+        else
+            reads_value(w, node, op->in[k]);
+    }
     attribute_float(node, "epsilon", op->attr.norm.epsilon);
     node = node_next(w, op, "Transpose", node);
     attribute_ints(node, "perm", 4, second);
@@ -251,7 +264,7 @@ static void write_reshape(Writer *w, const Op *op)
 {
     static const int64_t last[] = {0, 2, 3, 1}, second[] = {0, 3, 1, 2};
     Shape x = graph_shape(w->graph, op->in[0]), y = graph_shape(w->graph, op->out[0]);
-    int64_t shape[] = {0, y.h, y.w, y.c}, map[] = {0, y.c, y.h, y.w};
+    int64_t shape[] = {x.n == y.n ? 0 : y.n, y.h, y.w, y.c}, map[] = {0, y.c, y.h, y.w};
     if (graph_value(w->graph, op->in[0])->pixels > 1) {
         Node *view = node_add(w, "Reshape", op->name);
         reads_value(w, view, op->in[0]);
@@ -264,7 +277,7 @@ static void write_reshape(Writer *w, const Op *op)
     if (before) {
         reads_value(w, before, op->in[0]);
         attribute_ints(before, "perm", 4, last);
-        snprintf(before->text[OP_MAX_IN], ONNX_NAME, "v%d_last", op->in[0].id);
+        snprintf(before->text[OP_MAX_IN], ONNX_NAME, "v%d_last", op->out[0].id);
         node_writes(before, before->text[OP_MAX_IN]);
         node_reads(node, before->text[OP_MAX_IN]);
     } else {
@@ -312,16 +325,63 @@ static void write_channels(Writer *w, const Op *op)
 }
 
 /* A vector would be spread along the width, not over the channels. */
-static Status write_mul(Writer *w, const Op *op)
+static void write_mul(Writer *w, const Op *op)
 {
     const ValueInfo *factor = graph_value(w->graph, op->in[1]);
-    if (factor->role == ROLE_PARAM && factor->rank != 3)
-        return FAIL(ERR_UNSUPPORTED,
-                    "%s: a factor with one dimension in files cannot be written as ONNX: expected "
-                    "that of layer_scale",
-                    op->name);
-    write_plain(w, op, "Mul", false);
-    return w->status;
+    if (factor->role != ROLE_PARAM || factor->rank == 3) {
+        write_plain(w, op, "Mul", false);
+        return;
+    }
+    Node *node = node_add(w, "Reshape", op->name);
+    reads_value(w, node, op->in[1]);
+    node_reads(node, constant_ints(w, "shape", 4, (const int64_t[]){1, -1, 1, 1}));
+    node = node_next(w, op, "Mul", node);
+    reads_value(w, node, op->in[0]);
+    writes_value(w, node, op->name, op->out[0], false);
+}
+
+static void write_slice(Writer *w, const Op *op)
+{
+    int64_t first = op->attr.slice.first, end = first + graph_shape(w->graph, op->out[0]).c, channels = 1;
+    Node *node = node_add(w, "Slice", op->name);
+    reads_value(w, node, op->in[0]);
+    node_reads(node, constant_ints(w, "first", 1, &first));
+    node_reads(node, constant_ints(w, "end", 1, &end));
+    node_reads(node, constant_ints(w, "axis", 1, &channels));
+    writes_value(w, node, op->name, op->out[0], false);
+}
+
+/* The batch stays what it is. */
+static void write_sum_to(Writer *w, const Op *op)
+{
+    Shape x = graph_shape(w->graph, op->in[0]), y = graph_shape(w->graph, op->out[0]);
+    const bool over[] = {false, y.c < x.c, y.h < x.h, y.w < x.w};
+    int64_t axes[4];
+    int count = 0;
+    for (int i = 0; i < 4; i++)
+        if (over[i]) axes[count++] = i;
+    Node *node = node_add(w, "ReduceSum", op->name);
+    reads_value(w, node, op->in[0]);
+    node_reads(node, constant_ints(w, "axes", count, axes));
+    attribute_int(node, "noop_with_empty_axes", 1);
+    writes_value(w, node, op->name, op->out[0], false);
+}
+
+static void write_spread_to(Writer *w, const Op *op)
+{
+    Shape y = graph_shape(w->graph, op->out[0]);
+    Node *node = node_add(w, "Expand", op->name);
+    reads_value(w, node, op->in[0]);
+    node_reads(node, constant_ints(w, "shape", 4, (const int64_t[]){1, y.c, y.h, y.w}));
+    writes_value(w, node, op->name, op->out[0], false);
+}
+
+static void write_power(Writer *w, const Op *op)
+{
+    Node *node = node_add(w, "Pow", op->name);
+    reads_value(w, node, op->in[0]);
+    node_reads(node, constant_scalar(w, "exponent", op->attr.power.exponent));
+    writes_value(w, node, op->name, op->out[0], false);
 }
 
 static Status write_op(Writer *w, const Op *op)
@@ -338,7 +398,11 @@ static Status write_op(Writer *w, const Op *op)
     case OP_CONCAT: write_plain(w, op, "Concat", false); break;
     case OP_SHUFFLE: write_shuffle(w, op); break;
     case OP_ADD: write_plain(w, op, op->in_count == 2 ? "Add" : "Sum", op->attr.add.relu); break;
-    case OP_MUL: return write_mul(w, op);
+    case OP_MUL: write_mul(w, op); break;
+    case OP_SLICE: write_slice(w, op); break;
+    case OP_SUM_TO: write_sum_to(w, op); break;
+    case OP_SPREAD_TO: write_spread_to(w, op); break;
+    case OP_POWER: write_power(w, op); break;
     case OP_RELU: write_plain(w, op, "Relu", false); break;
     case OP_LEAKY_RELU: write_plain(w, op, "LeakyRelu", false); break;
     case OP_TANH: write_plain(w, op, "Tanh", false); break;

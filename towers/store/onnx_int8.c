@@ -136,7 +136,8 @@ Status int8_weights(Writer *w, const Op *op, const char *names[2])
     int32_t writer = graph_value(w->graph, op->in[1])->op;
     const Op *norm = writer >= 0 ? graph_op_at(w->graph, writer) : NULL;
     Layer l = {.weight = tensor_of(w, norm ? norm->in[0] : op->in[1])};
-    if (!l.weight) return FAIL(ERR_INTERNAL, "%s: there are no weights", op->name);
+    if (!l.weight)
+        return FAIL(ERR_UNSUPPORTED, "%s: its weights are computed from others; export it without --int8", op->name);
     l.outputs = l.weight->dims[0];
     l.each = (int64_t)(l.weight->bytes / sizeof(float)) / l.outputs;
     size_t n = (size_t)l.outputs;

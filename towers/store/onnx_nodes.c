@@ -104,6 +104,10 @@ int parameter_dims(const Writer *w, const StTensor *t, int64_t dims[ST_MAX_RANK]
 {
     const ValueInfo *info = graph_value(w->graph, graph_find(w->graph, t->name));
     memcpy(dims, t->dims, sizeof t->dims);
+    if (info->rank == 3 && info->shape.w > 1) {
+        memcpy(dims, (int64_t[]){1, t->dims[0], t->dims[1], t->dims[2]}, 4 * sizeof *dims);
+        return 4;
+    }
     if (info->rank != 2) return t->rank;
     dims[2] = dims[3] = 1;
     return 4;

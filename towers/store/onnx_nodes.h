@@ -69,8 +69,8 @@ const char *constant_own(Writer *w, const char *what, OnnxType type, int rank, c
                          size_t bytes);
 /* A constant of `count` values (all `fill` if `values` is NULL), shaped {1, count, 1, 1} or {count}; returns its name. */
 const char *constant_make(Writer *w, const char *what, int rank, int64_t count, const float *values, float fill);
-/* The dimensions of a parameter as nodes read it: those of the file of weights, but of a matrix that a convolution reads four.
- * Returns how many. */
+/* The dimensions of a parameter as nodes read it: those of the file of weights, but four of a matrix that a convolution reads, or of the
+ * weights of a convolution along the channels. Returns how many. */
 int parameter_dims(const Writer *w, const StTensor *t, int64_t dims[ST_MAX_RANK]);
 const char *constant_scalar(Writer *w, const char *what, float value); /* of rank 0 */
 const char *constant_ints(Writer *w, const char *what, int count, const int64_t *values);

@@ -1,24 +1,29 @@
-/* Weights trained elsewhere; see pretrained.h. A classifier is the dense layer whose output is read by a loss. */
+/* Weights trained elsewhere; see pretrained.h. A classifier is the last product whose output a loss reads: a dense layer, or a
+ * convolution before the average over its places (SqueezeNet). */
 #include "towers/store/pretrained.h"
 
 /* ---- the heads of a network */
 
-static void head_add(const Graph *g, Value logits, HeadNames *heads)
+static const Op *writer_of(const Graph *g, Value v)
 {
-    int32_t writer = graph_value(g, logits)->op;
-    const Op *op = writer >= 0 ? graph_op_at(g, writer) : NULL;
-    if (!op || op->kind != OP_DENSE || heads->count == 3) return;
-    char layer[sizeof heads->classifier[0]];
+    int32_t writer = graph_value(g, v)->op;
+    return writer >= 0 ? graph_op_at(g, writer) : NULL;
+}
+
+static void head_add(const Graph *g, Value logits, bool layers, HeadNames *heads)
+{
+    const Op *op = writer_of(g, logits);
+    while (op && (op->kind == OP_AVG_POOL || op->kind == OP_RELU || op->kind == OP_RESHAPE))
+        op = writer_of(g, op->in[0]);
+    if (!op || (op->kind != OP_DENSE && op->kind != OP_CONV) || heads->count == 3) return;
     int index = heads->count++;
+    const char *weight = graph_value(g, op->in[1])->name, *last = strrchr(weight, '.');
     /* "AuxLogits.fc.weight" -> "AuxLogits.fc." */
-    const char *param = graph_value(g, op->in[1])->name;
-    const char *last = strrchr(param, '.');
-    snprintf(layer, sizeof layer, "%.*s", (int)(last ? last - param + 1 : 0), param);
-    strcpy(heads->classifier[index], layer);
-    if (index) {
-        layer[strcspn(layer, ".") + 1] = 0;
-        strcpy(heads->part[index], layer);
-    }
+    int bytes = layers && last ? (int)(last - weight) + 1 : 0;
+    snprintf(heads->weight[index], sizeof heads->weight[index], "%s", weight);
+    snprintf(heads->layer[index], sizeof heads->layer[index], "%.*s", bytes, weight);
+    if (op->in[2].id) snprintf(heads->bias[index], sizeof heads->bias[index], "%s", graph_value(g, op->in[2])->name);
+    if (index) snprintf(heads->part[index], sizeof heads->part[index], "%.*s", (int)strcspn(weight, ".") + 1, weight);
 }
 
 /* At its canonical size, with all its heads. */
@@ -33,12 +38,14 @@ static Status whole_program(const ProgramConfig *config, Program *program)
     return program_graph(&whole, 1, program);
 }
 
-static void heads_find(const Program *program, HeadNames *heads)
+static void heads_find(const Program *program, const Model *model, HeadNames *heads)
 {
+    bool layers = !model->file;
     *heads = (HeadNames){0};
     for (int i = 0; i < program->forward_end; i++) {
         const Op *op = graph_op_at(program->graph, i);
-        if (op->kind == OP_SOFTMAX_LOSS || op->kind == OP_SIGMOID_LOSS) head_add(program->graph, op->in[0], heads);
+        if (op->kind == OP_SOFTMAX_LOSS || op->kind == OP_SIGMOID_LOSS)
+            head_add(program->graph, op->in[0], layers, heads);
     }
 }
 
@@ -46,7 +53,7 @@ Status head_names(const ProgramConfig *config, HeadNames *heads)
 {
     Program program;
     TRY(whole_program(config, &program));
-    heads_find(&program, heads);
+    heads_find(&program, config->model, heads);
     program_destroy(&program);
     return OK;
 }
@@ -55,7 +62,12 @@ Status head_names(const ProgramConfig *config, HeadNames *heads)
 static WeightRules head_rules(const HeadNames *heads, bool reset_head)
 {
     WeightRules rules = {0};
-    for (int i = 0; reset_head && i < heads->count; i++) rules.reset[i] = heads->classifier[i];
+    int layers = 0, names = 0;
+    for (int i = 0; reset_head && i < heads->count; i++) {
+        if (*heads->layer[i]) rules.reset[layers++] = heads->layer[i];
+        rules.reset_names[names++] = heads->weight[i];
+        if (*heads->bias[i]) rules.reset_names[names++] = heads->bias[i];
+    }
     for (int i = 1; i < heads->count; i++) rules.optional[i - 1] = heads->part[i];
     return rules;
 }
@@ -77,7 +89,7 @@ Status pretrained_narrow(const ProgramConfig *config, HeadUse use, const char *p
     Program program;
     TRY(names_adopt(config, file));
     TRY(whole_program(config, &program));
-    heads_find(&program, &heads);
+    heads_find(&program, config->model, &heads);
     TRY_OUT(layout_create(program.graph, &layout));
     WeightMap map = weight_map(layout);
     WeightRules rules = head_rules(&heads, use == HEAD_RESET);
@@ -119,19 +131,18 @@ int32_t file_channels(const SafeTensors *file, const ProgramConfig *config)
     return found;
 }
 
-int head_classes(const SafeTensors *file, const char *classifier)
+int head_classes(const SafeTensors *file, const char *weight)
 {
-    char name[ST_MAX_NAME];
-    snprintf(name, sizeof name, "%sweight", classifier);
-    const StTensor *t = safetensors_find(file, name);
-    return t && t->rank == 2 && t->dims[0] > 0 && t->dims[0] <= 1000000 ? (int)t->dims[0] : 0;
+    const StTensor *t = safetensors_find(file, weight);
+    bool matrix = t && (t->rank == 2 || t->rank == 4);
+    return matrix && t->dims[0] > 0 && t->dims[0] <= 1000000 ? (int)t->dims[0] : 0;
 }
 
 static Status refusal(const char *path, const ProgramConfig *config, const HeadNames *heads, const SafeTensors *file,
                       HeadUse use, const WeightMatch *match)
 {
     char head[256] = "";
-    int found = head_classes(file, heads->classifier[0]), wanted = config->options.classes;
+    int found = head_classes(file, heads->weight[0]), wanted = config->options.classes;
     if (found && found != wanted)
         snprintf(head, sizeof head, "\n  the file's classifier has %d classes, this model's %d: use --classes %d%s",
                  found, wanted, found, use == HEAD_READ_OR_RESET ? ", or --reset-head to train a new classifier" : "");

@@ -7,14 +7,16 @@
 #include "towers/store/weights.h"
 
 typedef struct HeadNames {
-    int count;              /* classifiers: the main one, then the auxiliary ones */
-    char classifier[3][64]; /* "fc.", "AuxLogits.fc." */
-    char part[3][64];       /* "", "AuxLogits.": the whole auxiliary head */
+    int count;                   /* classifiers: the main one, then the auxiliary ones */
+    char weight[3][ST_MAX_NAME]; /* "fc.weight", "AuxLogits.fc.weight" */
+    char bias[3][ST_MAX_NAME];   /* "fc.bias", or "": it has none */
+    char layer[3][ST_MAX_NAME];  /* "fc.": all of it; "" of a network from a file, whose names say nothing of layers */
+    char part[3][64];            /* "", "AuxLogits.": the whole auxiliary head */
 } HeadNames;
 /* Found in the graph at its canonical size, with all its heads. */
 NODISCARD Status head_names(const ProgramConfig *config, HeadNames *heads);
-/* The number of classes of a classifier ("fc.") in a file; 0 if the file lacks it. */
-int head_classes(const SafeTensors *file, const char *classifier);
+/* The number of classes of a classifier in a file, by its weight ("fc.weight"); 0 if the file lacks it. */
+int head_classes(const SafeTensors *file, const char *weight);
 
 /* How classifiers are filled: read from the file; read, and an error suggests --reset-head if they do not fit; or left
  * at their initial values. */

@@ -5,6 +5,9 @@
 
 #include "towers/files/files.h"
 
+/* The structure of a network that was read from a file: nodes, names and shapes, without trained values. */
+#define NETWORK_FILE "network.onnx"
+
 /* Create a new run directory: `path`, or if that exists `path`-2, -3, ...; `path` receives the name taken. */
 NODISCARD Status run_dir_create(char path[PATH_BYTES]);
 /* Create the run directory if needed and lock it for this process: a second trainer gets ERR_ARG with the holder's pid.

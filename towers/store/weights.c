@@ -20,8 +20,16 @@ static Status weights_parse(const void *bytes, size_t count, const char *name, S
     return st;
 }
 
+bool network_is_named(const char *word)
+{
+    return ends_with(word, ".onnx");
+}
+
+Status (*weights_of_network)(const char *path, SafeTensors **made);
+
 Status weights_open(const char *path, SafeTensors **made)
 {
+    if (weights_of_network && network_is_named(path)) return weights_of_network(path, made);
     return safetensors_open_as(path, weights_parse, made);
 }
 
@@ -186,11 +194,18 @@ static bool begins(const char *name, const char *part)
     return !strncmp(name, part, strlen(part));
 }
 
-static const char *part_of(const char *const parts[4], const char *name)
+static const char *part_of(const char *const *parts, const char *name)
 {
-    for (int i = 0; i < 4 && parts[i]; i++)
-        if (begins(name, parts[i])) return parts[i];
+    for (; *parts; parts++)
+        if (begins(name, *parts)) return *parts;
     return NULL;
+}
+
+static bool is_reset(const WeightRules *rules, const char *name)
+{
+    for (const char *const *whole = rules->reset_names; *whole; whole++)
+        if (!strcmp(*whole, name)) return true;
+    return part_of(rules->reset, name) != NULL;
 }
 
 static bool file_has(const SafeTensors *file, const char *part)
@@ -211,7 +226,7 @@ static bool layout_has(const Layout *layout, const char *part)
 static bool wanted_not(const WeightRules *rules, const SafeTensors *file, const char *name, WeightMatch *match)
 {
     if (!rules) return false;
-    if (part_of(rules->reset, name)) return true;
+    if (is_reset(rules, name)) return true;
     const char *optional = part_of(rules->optional, name);
     if (!optional || file_has(file, optional)) return false;
     Text absent = text_behind(match->absent, sizeof match->absent);
@@ -223,14 +238,14 @@ static bool extra_allowed(const WeightRules *rules, const Layout *layout, const 
 {
     if (!rules) return false;
     const char *optional = part_of(rules->optional, name);
-    return part_of(rules->reset, name) || (optional && !layout_has(layout, optional));
+    return is_reset(rules, name) || (optional && !layout_has(layout, optional));
 }
 
 /* ---- the network's part of a file */
 
 static bool must_have(const WeightRules *rules, const char *name)
 {
-    return !rules || (!part_of(rules->reset, name) && !part_of(rules->optional, name));
+    return !rules || (!is_reset(rules, name) && !part_of(rules->optional, name));
 }
 
 Status weights_narrow(const WeightMap *map, const WeightRules *rules, const char *path, const char *key,

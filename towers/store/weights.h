@@ -6,8 +6,13 @@
 #include "towers/graph/layout.h"
 #include "towers/store/weight_part.h"
 
-/* A file of weights that its user names: safetensors, or torch.save's (torch_file.h), told apart by its first bytes. */
+/* Whether a word names the file of a network: FILE.onnx. */
+bool network_is_named(const char *word);
+/* A file of weights that its user names: safetensors, or torch.save's (torch_file.h), told apart by its first bytes; or
+ * FILE.onnx, whose values belong to the parameters of the network that it describes. */
 NODISCARD Status weights_open(const char *path, SafeTensors **made);
+/* Reads FILE.onnx, of which only an upper floor knows how; set before there are threads. NULL: such files are refused. */
+extern Status (*weights_of_network)(const char *path, SafeTensors **made);
 
 /* A growing list of named tensors; owns names and data. */
 typedef struct WeightList {
@@ -33,10 +38,11 @@ NODISCARD Status weights_pack(const WeightMap *map, const char *prefix, const fl
 NODISCARD Status states_pack(const WeightMap *map, const char *prefix, const float *arena, int64_t tracked,
                              WeightList *list);
 
-/* Allowed differences between file and network. A part is a prefix of names: "fc." */
+/* Allowed differences between file and network. A part is a prefix of names: "fc." All lists end in NULL. */
 typedef struct WeightRules {
-    const char *reset[4];    /* parts that keep their initial values and are not read; NULL-terminated */
-    const char *optional[4]; /* parts that may be missing from the file, or extra in it, as a whole */
+    const char *reset[4];       /* parts that keep their initial values and are not read */
+    const char *reset_names[7]; /* single parameters of which the same is true, by their whole names */
+    const char *optional[4];    /* parts that may be missing from the file, or extra in it, as a whole */
 } WeightRules;
 
 /* Narrows a file to the tensors of the map's network (weight_part.h). What `rules` (may be NULL) exclude need not be among

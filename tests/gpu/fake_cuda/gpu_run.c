@@ -14,8 +14,9 @@ enum { SIDE = 8, CHANNELS = 3, CLASSES = 4, BATCH = 2, PATIENCE_S = 300 };
 
 /* Every way that a gradient takes through the host code: convolutions that convert (3 channels, a slice), batch norm, a
  * concat, dense layers, dropout; four buckets of `bucket_bytes`. */
-static void build(Graph *g, const ModelOptions *options, Value x, ModelHeads *heads)
+static void build(Graph *g, const ModelOptions *options, const void *networks, Value x, ModelHeads *heads)
 {
+    (void)networks;
     static const Init he = {.kind = INIT_HE_NORMAL};
     graph_canonical(g, SIDE);
     x = conv_bn_relu(g, x, (ConvUnit){"stem", 8, 3, 3, HALVE_SAME});
