@@ -9,12 +9,14 @@
  * seed 0. output: of the first step "logits", "aux_logits.<i>" F32 {n, classes}, "loss", "l2", "main_loss",
  * "aux_loss.<i>" F32 (means over the samples), "grad.<name>" of every parameter and "state.<name>" of every running
  * statistic afterwards; "after.<name>" of both after the last step, as a state dict. Dropout is off.
- * Gradients are written without the loss scale. */
+ * Gradients are written without the loss scale. The model may be an ONNX file, whose weights are those of weights=FILE, too. */
 
 #include "inception/models/models.h"
+#include "inception/networks/net_file.h"
 #include "kernels/base/array.h"
 #include "tests/support/arguments.h"
 #include "tests/support/reference.h"
+#include "towers/files/files.h"
 #include "towers/replica/replica.h"
 #include "towers/store/weights.h"
 
@@ -29,6 +31,7 @@ typedef struct Driver {
     const StTensor *pixels, *labels;
     int64_t steps;
     int32_t n;
+    NetFile *network; /* NULL: a model of this program */
     Replica *replica;
     WeightMap map;
     WeightList list;
@@ -39,7 +42,13 @@ typedef struct Driver {
 static Status arguments_read(int argc, char **argv, Driver *d)
 {
     const Model *model;
-    TRY(model_find(argument(argc, argv, "model", ""), &model));
+    const char *name = argument(argc, argv, "model", "");
+    if (ends_with(name, ".onnx")) {
+        TRY(net_file_open(name, &d->network));
+        model = net_file_model(d->network);
+    } else {
+        TRY(model_find(name, &model));
+    }
     TRY(backend_find(argument(argc, argv, "device", "cpu"), &d->config.backend, NULL, 0));
     d->input = argument(argc, argv, "input", NULL);
     d->output = argument(argc, argv, "output", NULL);
@@ -331,5 +340,6 @@ int main(int argc, char **argv)
     weight_list_clear(&d.list);
     replica_destroy(d.replica);
     safetensors_close(d.file);
+    net_file_close(d.network);
     return status_exit_code(st);
 }

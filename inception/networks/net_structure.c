@@ -1,0 +1,96 @@
+/* A network's file without its trained values, whose SHA-256 is the digest of the network. */
+#include <openssl/evp.h>
+
+#include "inception/networks/net_internal.h"
+#include "kernels/base/text.h"
+#include "towers/files/files.h"
+
+TensorNumbers net_numbers_take(Onnx__TensorProto *p)
+{
+    TensorNumbers taken = {p->has_raw_data, p->raw_data,      p->n_float_data, p->n_int32_data,
+                           p->n_int64_data, p->n_double_data, p->n_dims,       p->dims};
+    p->has_raw_data = false;
+    p->raw_data = (ProtobufCBinaryData){0, NULL};
+    p->n_float_data = p->n_int32_data = p->n_int64_data = p->n_double_data = 0;
+    return taken;
+}
+
+void net_numbers_return(Onnx__TensorProto *p, const TensorNumbers *taken)
+{
+    p->has_raw_data = taken->has_raw_data;
+    p->raw_data = taken->raw_data;
+    p->n_float_data = taken->n_float_data;
+    p->n_int32_data = taken->n_int32_data;
+    p->n_int64_data = taken->n_int64_data;
+    p->n_double_data = taken->n_double_data;
+    p->dims = taken->dims;
+}
+
+Status net_file_pack(const Onnx__ModelProto *model, unsigned char **bytes, size_t *count)
+{
+    *count = onnx__model_proto__get_packed_size(model);
+    *bytes = *count <= INT32_MAX ? malloc(*count + 1) : NULL;
+    if (!*bytes)
+        return FAIL(ERR_MEMORY, "an ONNX file of %zu bytes; expected at most 2 GiB, and memory for it", *count);
+    onnx__model_proto__pack(model, *bytes);
+    return OK;
+}
+
+/* The message without the trained numbers. */
+static Status structure_pack(const NetFile *n, const Onnx__ModelProto *model, unsigned char **bytes, size_t *count)
+{
+    int bindings = n->survey.binding_count;
+    TensorNumbers *taken = calloc((size_t)bindings + 1, sizeof *taken);
+    if (!taken) return FAIL(ERR_MEMORY, "no memory for the structure of '%s'", n->file->path);
+    for (int i = 0; i < bindings; i++) taken[i] = net_numbers_take(n->survey.binding[i].tensor.proto);
+    Status st = net_file_pack(model, bytes, count);
+    for (int i = bindings - 1; i >= 0; i--) net_numbers_return(n->survey.binding[i].tensor.proto, &taken[i]);
+    free(taken);
+    return st;
+}
+
+Status net_digest_make(NetFile *n)
+{
+    unsigned char *bytes = NULL, digest[EVP_MAX_MD_SIZE];
+    unsigned length = 0;
+    size_t count = 0;
+    Onnx__ModelProto model = ONNX__MODEL_PROTO__INIT;
+    model.graph = n->file->model->graph;
+    model.n_opset_import = n->file->model->n_opset_import;
+    model.opset_import = n->file->model->opset_import;
+    TRY(structure_pack(n, &model, &bytes, &count));
+    int made = EVP_Digest(bytes, count, digest, &length, EVP_sha256(), NULL);
+    free(bytes);
+    if (made != 1 || 2 * length != NET_FILE_DIGEST) return FAIL(ERR_INTERNAL, "no SHA-256");
+    Text text = text_start(n->digest, sizeof n->digest);
+    for (unsigned i = 0; i < length; i++) text_add(&text, "%02x", digest[i]);
+    return OK;
+}
+
+const char *net_file_digest(const NetFile *n)
+{
+    return n->digest;
+}
+
+Status net_file_structure_write(const NetFile *n, const char *path)
+{
+    unsigned char *bytes = NULL;
+    size_t count = 0, pairs = n->file->model->n_metadata_props;
+    Onnx__ModelProto model = *n->file->model;
+    Onnx__StringStringEntryProto mark = ONNX__STRING_STRING_ENTRY_PROTO__INIT, **list;
+    if (!n->file->structure) {
+        list = calloc(pairs + 1, sizeof(*list));
+        if (!list) return FAIL(ERR_MEMORY, "no memory for the metadata of '%s'", path);
+        for (size_t i = 0; i < pairs; i++) list[i] = model.metadata_props[i];
+        mark.key = (char *)onnx_structure_key;
+        mark.value = (char *)"its trained values are in another file";
+        list[pairs] = &mark;
+        model.metadata_props = list;
+        model.n_metadata_props = pairs + 1;
+    }
+    Status st = structure_pack(n, &model, &bytes, &count);
+    if (!n->file->structure) free(model.metadata_props);
+    if (st == OK) st = file_replace(path, bytes, count);
+    free(bytes);
+    return st;
+}

@@ -1,0 +1,226 @@
+/* Nodes that work element by element: functions of one number as curves, sums and products, factors and biases of channels, and the
+ * normalization of the image by a file's first nodes. */
+#include "inception/networks/onnx_walk.h"
+
+/* ---- functions of one number */
+
+/* The node's output is a curve of the same base. */
+static void give_curve(OnnxWalk *w, const OnnxNode *node, const Active *of, const Curve *curve, int a, int b)
+{
+    OnnxItem *item = &w->item[node->out[0]];
+    Curve *kept = walk_memory(w, 1, sizeof *kept);
+    if (!kept) return;
+    *kept = *curve;
+    *item = (OnnxItem){.known = KNOWN_ACTIVE, .active = *of};
+    item->active.curve = kept;
+    item->active.made = (Value){0};
+    item->active.operand[0] = a;
+    item->active.operand[1] = b;
+    item->active.node = node;
+}
+
+/* What a function of one number is computed of: without a border, which it would not leave 0. */
+static Active *borderless(OnnxWalk *w, const OnnxNode *node, int k)
+{
+    Active *a = walk_active(w, node, k);
+    if (!a || walk_value(w, node->in[k]).id || a->border.value == 0) return a;
+    return NULL;
+}
+
+static Curve curve_so_far(const Active *a)
+{
+    return a->curve ? *a->curve : curve_identity();
+}
+
+static void unary_of(OnnxWalk *w, const OnnxNode *node, int k)
+{
+    Active *a = walk_active(w, node, k);
+    if (a && has_border(a)) a = borderless(w, node, k);
+    if (!a) {
+        walk_refuse(w, node, "its operand cannot be used so");
+        return;
+    }
+    Curve curve = curve_so_far(a);
+    if (curve_of_node(w, node, &curve))
+        give_curve(w, node, a, &curve, node->in[k], 0);
+    else
+        walk_refuse(w, node, "it has no counterpart among the operations here");
+}
+
+void build_unary(OnnxWalk *w, const OnnxNode *node)
+{
+    for (int k = 1; k < node->in_count; k++) {
+        const Fixed *limit = walk_fixed(w, node, k);
+        if (!walk_in(w, node, k) || (limit && limit->count == 1)) continue;
+        walk_refuse(w, node, "expected limits that are known before the network runs");
+        return;
+    }
+    unary_of(w, node, 0);
+}
+
+/* ---- numbers of channels */
+
+bool fixed_is_of_channels(const Fixed *f, const AxisOrder *order)
+{
+    int channels = -1;
+    if (f->rank > order->rank || f->count != order_size(order, AXIS_CHANNEL)) return false;
+    for (int i = 0; i < order->count; i++)
+        if (order->part[i].of == AXIS_CHANNEL) {
+            if (order->part[i].place || (channels >= 0 && channels != order->part[i].axis)) return false;
+            channels = order->part[i].axis;
+        }
+    int own = channels - (order->rank - f->rank);
+    return channels >= 0 && own >= 0 && f->dims[own] == f->count && order_dim(order, channels) == f->count;
+}
+
+static Shape vector_of(OnnxWalk *w, Value v)
+{
+    return (Shape){1, graph_shape(w->g, v).c, 1, 1};
+}
+
+/* x * factor, or x + bias, of parameters. */
+static void of_channels(OnnxWalk *w, const OnnxNode *node, int k, const Fixed *f)
+{
+    bool times = !strcmp(node->type, "Mul");
+    AxisOrder order = walk_active(w, node, k)->order;
+    Value x = walk_value(w, node->in[k]);
+    if (!x.id) return;
+    if (!times && strcmp(node->type, "Add") != 0) {
+        walk_refuse(w, node, "a number for each channel can be added or multiplied, and nothing else");
+        return;
+    }
+    Wanted wanted = {
+        .shape = vector_of(w, x), .rank = f->rank >= 3 ? 3 : 1, .init = {times ? INIT_CONSTANT : INIT_ZERO, times}};
+    Value p = walk_param(w, node, f, wanted);
+    if (!p.id) return;
+    Shape shape = graph_shape(w->g, x);
+    Value in[] = {x, times ? p : graph_op(w->g, OP_CHANNEL_SPREAD, node->name, &p, 1, NULL, &shape)};
+    walk_give(w, node, graph_op(w->g, times ? OP_MUL : OP_ADD, node->name, in, 2, NULL, NULL), &order);
+}
+
+/* ---- the image's normalization */
+
+/* Only if nothing else reads the image, so that the normalized one can take its place. */
+static bool is_image(OnnxWalk *w, const OnnxNode *node, int k)
+{
+    const Active *a = walk_active(w, node, k);
+    return a && a->base.id == w->image.id && !a->curve && !has_border(a) && w->file->value[node->in[k]].reads == 1;
+}
+
+/* y = s x + t so far; the node's place in that. */
+static bool normalization(OnnxWalk *w, const OnnxNode *node, int k, const Fixed *f)
+{
+    OnnxSurvey *s = w->survey;
+    AxisOrder order = walk_active(w, node, k)->order;
+    int64_t channels = order_size(&order, AXIS_CHANNEL);
+    bool add = !strcmp(node->type, "Add"), sub = !strcmp(node->type, "Sub"), mul = !strcmp(node->type, "Mul"),
+         div = !strcmp(node->type, "Div");
+    if (channels > 3 || (k == 1 && (sub || div)) || !(add || sub || mul || div) || f->integer) return false;
+    if (f->count != 1 && !fixed_is_of_channels(f, &order)) return false;
+    for (int64_t c = 0; c < channels && w->first; c++) {
+        float x = (float)fixed_at(f, f->count == 1 ? 0 : c);
+        if (!s->normalizes) s->scale[c] = 1, s->shift[c] = 0;
+        if (add || sub) s->shift[c] += add ? x : -x;
+        if (mul || div) s->scale[c] *= mul ? x : 1 / x, s->shift[c] *= mul ? x : 1 / x;
+    }
+    if (w->first) s->normalizes = true;
+    walk_alias(w, node->out[0], node->in[k]);
+    return true;
+}
+
+/* ---- two operands */
+
+/* Whether each part of b is on the same axis of a, counted from the last one. */
+static bool is_spread(const AxisOrder *a, const AxisOrder *b)
+{
+    int more = a->rank - b->rank;
+    if (more < 0) return false;
+    for (int i = 0; i < b->count; i++) {
+        bool found = false;
+        for (int k = 0; k < a->count; k++)
+            found |= a->part[k].axis == b->part[i].axis + more && a->part[k].of == b->part[i].of &&
+                     a->part[k].place == b->part[i].place && a->part[k].size == b->part[i].size;
+        if (!found) return false;
+    }
+    return true;
+}
+
+static void two_values(OnnxWalk *w, const OnnxNode *node, int a, int b)
+{
+    AxisOrder order = walk_active(w, node, a)->order, other = walk_active(w, node, b)->order;
+    Value x = walk_value(w, node->in[a]), y = walk_value(w, node->in[b]);
+    bool divided = !strcmp(node->type, "Div") && a == 0, times = divided || !strcmp(node->type, "Mul"),
+         plus = !strcmp(node->type, "Add");
+    if (divided && y.id) y = power(w->g, y, -1);
+    if (!x.id || !y.id) {
+        w->item[node->out[0]].known = KNOWN_LOST;
+        return;
+    }
+    bool factors =
+        graph_shape(w->g, y).h == 1 && graph_shape(w->g, y).w == 1 && graph_shape(w->g, y).c == graph_shape(w->g, x).c;
+    Shape like = graph_shape(w->g, x);
+    if (!times && !plus && strcmp(node->type, "Sub") != 0) {
+        walk_refuse(w, node, "it has no counterpart for two values that the network computes");
+        return;
+    }
+    if (order_equal(&order, &other)) {
+        const OnnxNode *next = plus ? walk_next(w, node, "Relu") : NULL;
+        Value term[] = {x, y};
+        if (plus) residual_sum(w, node, term);
+        walk_give(w, node,
+                  times   ? mul(w->g, x, y)
+                  : !plus ? sub(w->g, x, y)
+                  : next  ? add_relu(w->g, term[0], term[1])
+                          : add(w->g, term[0], term[1]),
+                  &order);
+        if (next) walk_skip(w, node, next);
+        return;
+    }
+    if (a == 1 && !times && !plus) {
+        walk_refuse(w, node, "its first operand is spread over the second");
+        return;
+    }
+    if (!(times && factors)) y = graph_op(w->g, OP_SPREAD_TO, NULL, &y, 1, NULL, &like);
+    walk_give(w, node, times ? mul(w->g, x, y) : plus ? add(w->g, x, y) : sub(w->g, x, y), &order);
+}
+
+static void one_fixed(OnnxWalk *w, const OnnxNode *node, int k)
+{
+    const Fixed *f = walk_fixed(w, node, 1 - k);
+    const Active *a = walk_active(w, node, k);
+    Curve scalar;
+    if (is_image(w, node, k) && normalization(w, node, k, f)) return;
+    if (walk_scalar(w, node, 1 - k, a->order.rank, &scalar))
+        unary_of(w, node, k);
+    else if (fixed_is_of_channels(f, &a->order))
+        of_channels(w, node, k, f);
+    else
+        walk_refuse(w, node, "its constant is neither one number nor one for each channel");
+}
+
+void build_binary(OnnxWalk *w, const OnnxNode *node)
+{
+    Active *a = walk_active(w, node, 0), *b = walk_active(w, node, 1);
+    Curve curve, left, right;
+    if (node->in_count != 2 || !node->in[0] || !node->in[1] || (!a && !b)) {
+        walk_refuse(w, node, "expected two operands");
+        return;
+    }
+    if (!a || !b) {
+        one_fixed(w, node, a ? 0 : 1);
+        return;
+    }
+    if (a->base.id == b->base.id && order_equal(&a->order, &b->order) && !has_border(a) && !has_border(b)) {
+        left = curve_so_far(a), right = curve_so_far(b);
+        if (curve_combine(node->type, &left, &right, &curve)) {
+            give_curve(w, node, a, &curve, node->in[0], node->in[1]);
+            return;
+        }
+    }
+    if (is_spread(&a->order, &b->order))
+        two_values(w, node, 0, 1);
+    else if (is_spread(&b->order, &a->order))
+        two_values(w, node, 1, 0);
+    else
+        walk_refuse(w, node, "its operands have axes that do not lie alike in memory");
+}

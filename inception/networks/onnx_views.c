@@ -1,0 +1,414 @@
+/* Nodes that move numbers without computing any: most only change the order of axes through which a value is seen, and cost nothing. */
+#include "inception/networks/onnx_walk.h"
+
+static const char *const not_in_memory = "its axes cannot be followed: what it makes does not lie so in memory";
+
+/* The operand with its curve computed, whose order may be changed. */
+static Active *view_of(OnnxWalk *w, const OnnxNode *node)
+{
+    Active *a = walk_active(w, node, 0);
+    if (!a || !walk_value(w, node->in[0]).id) {
+        if (w->item[node->out[0]].known != KNOWN_LOST) walk_refuse(w, node, "its operand cannot be used so");
+        return NULL;
+    }
+    return a;
+}
+
+static void give_view(OnnxWalk *w, const OnnxNode *node, bool follows, const AxisOrder *order)
+{
+    if (follows) {
+        walk_give(w, node, walk_value(w, node->in[0]), order);
+        walk_settle(w, &w->item[node->out[0]].active);
+    } else
+        walk_refuse(w, node, "%s", not_in_memory);
+}
+
+/* A border stays around the same rows and columns. */
+void build_transpose(OnnxWalk *w, const OnnxNode *node)
+{
+    const Onnx__AttributeProto *a = onnx_attribute(node, "perm");
+    Active *from = walk_active(w, node, 0);
+    int64_t reverse[NET_FILE_RANK];
+    if (!from || !walk_inner(w, node->in[0]).id) return;
+    for (int i = 0; i < from->order.rank; i++) reverse[i] = from->order.rank - 1 - i;
+    Active to = *from;
+    to.base = walk_inner(w, node->in[0]);
+    to.curve = NULL;
+    if (!order_transpose(&to.order, a ? a->ints : reverse, a ? (int)a->n_ints : to.order.rank)) {
+        walk_refuse(w, node, "expected each of its operand's %d axes once", from->order.rank);
+        return;
+    }
+    w->item[node->out[0]] = (OnnxItem){.known = KNOWN_ACTIVE, .active = to};
+}
+
+/* ---- other axes for the same elements */
+
+/* The sizes of an operand's axes; their number, or -1 if it is none that the network computes. */
+static int dims_of(const Active *a, int64_t dims[NET_FILE_RANK])
+{
+    for (int i = 0; a && i < a->order.rank; i++) dims[i] = order_dim(&a->order, i);
+    return a ? a->order.rank : -1;
+}
+
+static void reshaped(OnnxWalk *w, const OnnxNode *node, int64_t *dims, int rank)
+{
+    Active *a = view_of(w, node);
+    if (!a) return;
+    int64_t from[NET_FILE_RANK];
+    AxisOrder order = a->order;
+    dims_of(a, from);
+    give_view(w, node,
+              dims_reshape(node, from, order.rank, w->survey->batch, dims, rank) && order_reshape(&order, dims, rank),
+              &order);
+}
+
+/* A file with its own number of classes in a shape behind the head. */
+static void other_classes(const OnnxWalk *w, const AxisOrder *order, int64_t *dims, int rank)
+{
+    int64_t classes = w->options->classes;
+    if (w->head[0].node < 0 || classes <= 0 || order_size(order, AXIS_CHANNEL) != classes) return;
+    for (int i = 0; i < rank; i++)
+        if (dims[i] == w->head[0].classes) dims[i] = classes;
+}
+
+void build_reshape(OnnxWalk *w, const OnnxNode *node)
+{
+    int64_t dims[NET_FILE_RANK];
+    int rank = fixed_ints(walk_fixed(w, node, 1), dims, NET_FILE_RANK);
+    Active *a = walk_active(w, node, 0);
+    if (rank < 0 || !a)
+        walk_refuse(w, node, "expected a shape that is known before the network runs");
+    else {
+        other_classes(w, &a->order, dims, rank);
+        reshaped(w, node, dims, rank);
+    }
+}
+
+void build_flatten(OnnxWalk *w, const OnnxNode *node)
+{
+    Active *a = walk_active(w, node, 0);
+    int64_t axis = onnx_int(node, "axis", 1), dims[2] = {1, 1};
+    if (!a || axis < -a->order.rank || axis > a->order.rank) {
+        walk_refuse(w, node, "expected an axis of its operand");
+        return;
+    }
+    if (axis < 0) axis += a->order.rank;
+    for (int i = 0; i < a->order.rank; i++) dims[i >= axis] *= order_dim(&a->order, i);
+    reshaped(w, node, dims, 2);
+}
+
+/* PyTorch writes the view of a contiguous value (as_strided) as all of its elements, once each and in their order. */
+void build_gather(OnnxWalk *w, const OnnxNode *node)
+{
+    const Fixed *indices = walk_fixed(w, node, 1);
+    Active *a = walk_active(w, node, 0);
+    int64_t dims[NET_FILE_RANK];
+    bool view = a && indices && a->order.rank == 1 && indices->rank > 0 && onnx_int(node, "axis", 0) == 0;
+    for (int64_t i = 0; view && i < indices->count; i++) view = fixed_at(indices, i) == (double)i;
+    if (!view) {
+        walk_refuse(w, node, "expected all elements of its operand in their order, as a view of it has them");
+        return;
+    }
+    memcpy(dims, indices->dims, sizeof dims);
+    reshaped(w, node, dims, indices->rank);
+}
+
+/* Squeeze and Unsqueeze. */
+static void axes_changed(OnnxWalk *w, const OnnxNode *node,
+                         int (*change)(OnnxWalk *, const OnnxNode *, const int64_t *, int, int64_t *))
+{
+    int64_t from[NET_FILE_RANK], dims[NET_FILE_RANK];
+    int before = dims_of(walk_active(w, node, 0), from), rank = before < 0 ? -1 : change(w, node, from, before, dims);
+    if (rank < 0)
+        walk_refuse(w, node, "expected axes of its operand, each once, that are known before the network runs");
+    else
+        reshaped(w, node, dims, rank);
+}
+
+void build_squeeze(OnnxWalk *w, const OnnxNode *node)
+{
+    axes_changed(w, node, dims_squeeze);
+}
+
+void build_unsqueeze(OnnxWalk *w, const OnnxNode *node)
+{
+    axes_changed(w, node, dims_unsqueeze);
+}
+
+/* ---- borders */
+
+/* The size that an axis of the file is: -1 if it is none, or more than one. */
+static int axis_is(const AxisOrder *order, int axis)
+{
+    int of = -1;
+    for (int i = 0; i < order->count; i++)
+        if (order->part[i].axis == axis) {
+            if (of >= 0 || order->part[i].place) return -1;
+            of = (int)order->part[i].of;
+        }
+    return of;
+}
+
+/* Adds rows or columns at both ends of an axis; fewer than none takes away. */
+static bool border_add(Active *a, int axis, int64_t before, int64_t after)
+{
+    int of = axis_is(&a->order, axis);
+    int64_t size = order_dim(&a->order, axis);
+    if (!before && !after) return true;
+    if ((of != AXIS_ROW && of != AXIS_COLUMN) || order_size(&a->order, (OnnxAxis)of) != size || before < -INT16_MAX ||
+        before > INT16_MAX || after < -INT16_MAX || after > INT16_MAX)
+        return false;
+    size += before + after;
+    if (size < 1 || size > INT32_MAX) return false;
+    if (of == AXIS_ROW)
+        a->border.top += (int32_t)before, a->border.bottom += (int32_t)after;
+    else
+        a->border.left += (int32_t)before, a->border.right += (int32_t)after;
+    order_resize(&a->order, axis, (OnnxAxis)of, size);
+    return true;
+}
+
+/* A border waits for what reads it: convolutions have it in their windows. */
+void build_pad(OnnxWalk *w, const OnnxNode *node)
+{
+    int64_t pads[2 * NET_FILE_RANK], axes[NET_FILE_RANK];
+    Active *a = walk_active(w, node, 0);
+    int count = node_ints(w, node, 1, "pads", pads, 2 * NET_FILE_RANK) / 2;
+    int given = node->in_count > 3 && node->in[3] ? fixed_ints(walk_fixed(w, node, 3), axes, NET_FILE_RANK) : 0;
+    const Fixed *value = walk_fixed(w, node, 2);
+    bool mirrored = onnx_text_is(node, "mode", "reflect"),
+         plain = onnx_text_is(node, "mode", "") || onnx_text_is(node, "mode", "constant");
+    if (!a || count < 1 || (walk_in(w, node, 2) && !(value && value->count == 1)) || !(plain || mirrored) ||
+        given < 0 || (given ? given != count : count != a->order.rank)) {
+        walk_refuse(w, node, "expected a border of one constant, of a size that is known before the network runs");
+        return;
+    }
+    if (has_border(a)) walk_value(w, node->in[0]);
+    Active to = *a;
+    to.base = walk_inner(w, node->in[0]);
+    to.curve = NULL;
+    to.node = node;
+    to.border = (Border){.value = value ? fixed_at(value, 0) : onnx_float(node, "value", 0), .mirrored = mirrored};
+    for (int i = 0; i < count; i++) {
+        int64_t axis = given ? axes[i] : i;
+        if (axis < 0) axis += a->order.rank;
+        if (axis >= 0 && axis < a->order.rank && border_add(&to, (int)axis, pads[i], pads[count + i])) continue;
+        walk_refuse(w, node, "it pads another axis than rows and columns");
+        return;
+    }
+    if (to.base.id) w->item[node->out[0]] = (OnnxItem){.known = KNOWN_ACTIVE, .active = to};
+}
+
+/* ---- repeated numbers */
+
+/* Whether one node alone reads the value, one that spreads it over another operand of these sizes by itself. */
+static bool is_spread_by_reader(OnnxWalk *w, const OnnxNode *node, const int64_t *dims, int rank)
+{
+    static const char *const spreading[] = {"Mul", "Add", NULL};
+    const OnnxValue *value = &w->file->value[node->out[0]];
+    if (value->reads != 1 || value->reader < 0) return false;
+    const OnnxNode *next = &w->file->node[value->reader];
+    if (!onnx_type_is(next, spreading) || next->in_count != 2) return false;
+    const Active *other = walk_active(w, next, next->in[0] == node->out[0]);
+    bool alike = other && other->order.rank == rank;
+    for (int i = 0; i < rank && alike; i++) alike = order_dim(&other->order, i) == dims[i];
+    return alike;
+}
+
+/* One number for each channel of an image, all over it. */
+void build_expand(OnnxWalk *w, const OnnxNode *node)
+{
+    int64_t dims[NET_FILE_RANK];
+    Active *a = walk_active(w, node, 0);
+    int rank = fixed_ints(walk_fixed(w, node, 1), dims, NET_FILE_RANK);
+    Value x = a && rank == a->order.rank ? walk_value(w, node->in[0]) : (Value){0};
+    bool same = x.id;
+    for (int i = 0; x.id && i < rank; i++) {
+        int64_t size = order_dim(&a->order, i);
+        if (dims[i] == 1) dims[i] = size;
+        if (i == 0 && dims[i] == w->survey->batch) dims[i] = size;
+        same &= dims[i] == size;
+    }
+    if (same || (x.id && is_spread_by_reader(w, node, dims, rank))) {
+        walk_alias(w, node->out[0], node->in[0]);
+        return;
+    }
+    Shape s = graph_shape(w->g, x);
+    bool fits = x.id && order_is(&a->order, "NCHW") && s.h * s.w == 1 && dims[0] == order_dim(&a->order, 0) &&
+                dims[1] == s.c && dims[2] >= 1 && dims[2] <= INT16_MAX && dims[3] >= 1 && dims[3] <= INT16_MAX;
+    if (!fits) {
+        walk_refuse(w, node, "expected one number for each channel, spread over rows and columns");
+        return;
+    }
+    Shape wide = {s.n, s.c, (int32_t)dims[2], (int32_t)dims[3]};
+    AxisOrder order = order_make("NCHW", wide);
+    walk_give(w, node, spread_to(w->g, x, wide), &order);
+}
+
+/* ---- parts and wholes */
+
+/* Channels `first` and so many of the operand, whose channels are on this axis. */
+static void give_channels(OnnxWalk *w, const OnnxNode *node, int k, int axis, int64_t first, int64_t count)
+{
+    Active *a = walk_active(w, node, 0);
+    Value x = walk_value(w, node->in[0]);
+    AxisOrder order = a->order;
+    if (!x.id) return;
+    order_resize(&order, axis, AXIS_CHANNEL, count);
+    w->item[node->out[k]] = (OnnxItem){
+        .known = KNOWN_ACTIVE, .active = {.base = slice(w->g, x, (int32_t)first, (int32_t)count), .order = order}};
+}
+
+/* Start and end as ONNX counts them, made places of an axis. */
+static void places_settle(int64_t size, int64_t *start, int64_t *end)
+{
+    *start = *start < -size ? 0 : *start < 0 ? *start + size : *start > size ? size : *start;
+    *end = *end < -size ? 0 : *end < 0 ? *end + size : *end > size ? size : *end;
+}
+
+void build_slice(OnnxWalk *w, const OnnxNode *node)
+{
+    int64_t start[NET_FILE_RANK], end[NET_FILE_RANK], axes[NET_FILE_RANK], steps[NET_FILE_RANK];
+    Active *a = walk_active(w, node, 0);
+    int count = node_ints(w, node, 1, "starts", start, NET_FILE_RANK);
+    bool known = a && count >= 0 && node_ints(w, node, 2, "ends", end, NET_FILE_RANK) == count;
+    bool named = onnx_attribute(node, "axes") || walk_in(w, node, 3), stepped = walk_in(w, node, 4);
+    known = known && (!named || node_ints(w, node, 3, "axes", axes, NET_FILE_RANK) == count) &&
+            (!stepped || node_ints(w, node, 4, "steps", steps, NET_FILE_RANK) == count);
+    for (int i = 0; known && i < count; i++) {
+        if (!named) axes[i] = i;
+        if (axes[i] < 0) axes[i] += a->order.rank;
+        known = axes[i] >= 0 && axes[i] < a->order.rank && (!stepped || steps[i] == 1);
+    }
+    if (!known) {
+        walk_refuse(w, node, "expected one range, without gaps, that is known before the network runs");
+        return;
+    }
+    if (!walk_value(w, node->in[0]).id) return;
+    Active to = *a;
+    to.node = node;
+    to.base = walk_value(w, node->in[0]);
+    to.curve = NULL;
+    for (int i = 0; i < count; i++) {
+        int axis = (int)axes[i];
+        int64_t size = order_dim(&a->order, axis);
+        places_settle(size, &start[i], &end[i]);
+        if (start[i] == 0 && end[i] == size) continue;
+        if (count == 1 && end[i] > start[i] && axis_is(&a->order, axis) == AXIS_CHANNEL &&
+            order_size(&a->order, AXIS_CHANNEL) == size) {
+            give_channels(w, node, 0, axis, start[i], end[i] - start[i]);
+            return;
+        }
+        if (end[i] <= start[i] || !border_add(&to, axis, -start[i], end[i] - size)) {
+            walk_refuse(w, node, "%s", not_in_memory);
+            return;
+        }
+    }
+    w->item[node->out[0]] = (OnnxItem){.known = KNOWN_ACTIVE, .active = to};
+}
+
+void build_split(OnnxWalk *w, const OnnxNode *node)
+{
+    int64_t sizes[64], axis = onnx_int(node, "axis", 0), first = 0;
+    Active *a = walk_active(w, node, 0);
+    int count = node_ints(w, node, 1, "split", sizes, 64);
+    if (a && axis < 0) axis += a->order.rank;
+    bool given = onnx_attribute(node, "split") || walk_in(w, node, 1);
+    if (!a || axis < 0 || axis >= a->order.rank || node->out_count > 64 || (given && count != node->out_count)) {
+        walk_refuse(w, node, "expected an axis, and sizes that are known before the network runs");
+        return;
+    }
+    int64_t size = order_dim(&a->order, (int)axis), equal = (size + node->out_count - 1) / node->out_count;
+    bool uneven = !given && w->file->opset < 18 && size % node->out_count;
+    if (axis_is(&a->order, (int)axis) != AXIS_CHANNEL || order_size(&a->order, AXIS_CHANNEL) != size) {
+        walk_refuse(w, node, "it splits another axis than the channels");
+        return;
+    }
+    for (int k = 0; k < node->out_count; k++) {
+        int64_t here = count >= 0 ? sizes[k] : equal < size - first ? equal : size - first;
+        bool last = k == node->out_count - 1;
+        if (uneven || here < 1 || here > size - first || (last && here < size - first)) {
+            walk_refuse(w, node, "its parts are not those of its operand");
+            return;
+        }
+        if (node->out[k]) give_channels(w, node, k, (int)axis, first, here);
+        first += here;
+    }
+}
+
+/* A part of what SplitToSequence before it, which stands for its operand, divides among equal parts, or parts of these sizes. */
+void build_sequence_at(OnnxWalk *w, const OnnxNode *node)
+{
+    int64_t sizes[64], at = -1, first = 0;
+    int writer = node->in_count == 2 ? w->file->value[node->in[0]].writer : -1;
+    const OnnxNode *split = writer >= 0 ? &w->file->node[writer] : node;
+    Active *a = walk_active(w, node, 0);
+    const Fixed *parts = walk_fixed(w, split, 1);
+    int count = fixed_ints(parts, sizes, 64);
+    int64_t axis = onnx_int(split, "axis", 0);
+    if (a && axis < 0) axis += a->order.rank;
+    if (!a || strcmp(split->type, "SplitToSequence") != 0 || count < 1 ||
+        fixed_ints(walk_fixed(w, node, 1), &at, 1) != 1 || axis < 0 || axis >= a->order.rank ||
+        axis_is(&a->order, (int)axis) != AXIS_CHANNEL ||
+        order_size(&a->order, AXIS_CHANNEL) != order_dim(&a->order, (int)axis) || !onnx_int(split, "keepdims", 1)) {
+        walk_refuse(w, node, "expected a part of the channels, of a size that is known before the network runs");
+        return;
+    }
+    int64_t size = order_dim(&a->order, (int)axis), here = sizes[0];
+    bool equal = parts->rank == 0;
+    if (at < 0) at += equal && here > 0 ? size / here + (size % here != 0) : count;
+    for (int64_t i = 0; i < at && first >= 0; i++) {
+        int64_t before = equal ? here : sizes[i < count ? i : 0];
+        first = before < 1 || before >= size - first ? -1 : first + before;
+    }
+    if (!equal) here = at >= 0 && at < count ? sizes[at] : 0;
+    if (here > size - first) here = size - first;
+    if (at < 0 || here < 1 || first < 0)
+        walk_refuse(w, node, "it asks for a part that there is not");
+    else
+        give_channels(w, node, 0, (int)axis, first, here);
+}
+
+/* More values than an op takes are concatenated in groups. */
+static Value concatenated(OnnxWalk *w, Value *x, int count)
+{
+    while (count > OP_MAX_IN) {
+        int made = 0;
+        for (int i = 0; i < count; i += OP_MAX_IN) {
+            int group = count - i < OP_MAX_IN ? count - i : OP_MAX_IN;
+            x[made++] = group == 1 ? x[i] : concat(w->g, x + i, group);
+        }
+        count = made;
+    }
+    return count == 1 ? x[0] : concat(w->g, x, count);
+}
+
+void build_concat(OnnxWalk *w, const OnnxNode *node)
+{
+    Active *first = walk_active(w, node, 0);
+    int64_t axis = onnx_int(node, "axis", 0), channels = 0;
+    Value *x = walk_memory(w, (size_t)node->in_count + 1, sizeof *x);
+    if (stack_of_groups(w, node, axis)) return;
+    if (first && axis < 0) axis += first->order.rank;
+    for (int k = 0; x && k < node->in_count; k++) {
+        Active *a = walk_active(w, node, k);
+        AxisOrder order = first ? first->order : (AxisOrder){0}, own = a ? a->order : (AxisOrder){0};
+        if (!a || axis < 0 || axis >= own.rank || axis_is(&own, (int)axis) != AXIS_CHANNEL) {
+            walk_refuse(w, node, "expected values that the network computes, put together along the channels");
+            return;
+        }
+        int64_t size = order_dim(&own, (int)axis);
+        order_resize(&order, (int)axis, AXIS_CHANNEL, size);
+        x[k] = walk_value(w, node->in[k]);
+        if (!x[k].id) return;
+        if (!order_equal(&order, &own)) {
+            walk_refuse(w, node, "%s", not_in_memory);
+            return;
+        }
+        channels += size;
+    }
+    if (!x || !first) return;
+    AxisOrder order = first->order;
+    order_resize(&order, (int)axis, AXIS_CHANNEL, channels);
+    walk_give(w, node, concatenated(w, x, node->in_count), &order);
+}

@@ -1,0 +1,623 @@
+/* Networks from ONNX files whose layers are more than convolutions, norms and pools of an image: attention to channels and to pixels,
+ * blurs, norms of groups, standardized weights. Each is read as the ops whose gradients train it, and refused where it is another. */
+
+#include "tests/support/interpret.h"
+#include "tests/support/made_network.h"
+#include "tests/support/scratch.h"
+
+TESTS_WITH(scratch_make, scratch_drop)
+
+/* ---- gradients, in double precision */
+
+enum { PARAMETERS = 8 };
+
+static double loss_of(Interpreter *it, Value loss, double *element, double value)
+{
+    double old = *element;
+    *element = value;
+    interpreter_run(it);
+    *element = old;
+    return *interpreter_data(it, loss);
+}
+
+/* Each element's gradient, but for one that is some 7 elements away from the last, beside the slope between two values of it. */
+static void has_slopes(Interpreter *it, Value loss, Value parameter, Value gradient)
+{
+    const double h = 1e-5;
+    const char *name = graph_value(it->graph, parameter)->name;
+    int64_t count = shape_count(graph_shape(it->graph, parameter));
+    for (int64_t i = 0; i<count; i += count> 50 ? 7 : 1) {
+        double *element = interpreter_data(it, parameter) + i, at = *element;
+        double slope = (loss_of(it, loss, element, at + h) - loss_of(it, loss, element, at - h)) / (2 * h);
+        loss_of(it, loss, element, at);
+        double found = interpreter_data(it, gradient)[i];
+        if (!(fabs(found - slope) <= 1e-6 * (1 + fabs(slope))))
+            fail_msg("%s[%" PRId64 "]: the gradient is %g, the slope %g", name, i, found, slope);
+    }
+}
+
+/* The network's parameters have the gradients of what it computes. */
+static void trains(int parameters)
+{
+    Graph *g = new_graph(true, DTYPE_F32);
+    const Model *model = net_file_model(made);
+    Value x = new_input(g, "image", 2, 3, 8, 8), one = new_input(g, "one", 1, 1, 1, 1);
+    ModelOptions options = {.classes = model->classes, .side = 8};
+    ModelHeads heads = {{0}};
+    Value wrt[PARAMETERS], gradient[PARAMETERS];
+    int count = 0;
+    model->build(g, &options, model->networks, x, &heads);
+    Value loss = total(g, mul(g, heads.logits, heads.logits));
+    for (int id = 1; id <= graph_value_count(g); id++)
+        if (graph_value(g, (Value){id})->role == ROLE_PARAM && count < PARAMETERS) wrt[count++] = (Value){id};
+    assert_int_equal(count, parameters);
+    graph_grad(g, loss, one, wrt, count, gradient);
+    if (graph_finish(g) != OK) fail_msg("%s", status_message());
+    Interpreter it = interpreter_create(g);
+    for (int id = 1; id <= it.count; id++)
+        if (graph_value(g, (Value){id})->op < 0)
+            fill_uniform(it.values[id].data, shape_count(graph_shape(g, (Value){id})), (uint64_t)id, -1, 1);
+    *interpreter_data(&it, one) = 1;
+    for (int k = 0; k < count; k++) has_slopes(&it, loss, wrt[k], gradient[k]);
+    interpreter_destroy(&it);
+    graph_destroy(g);
+}
+
+/* ---- attention */
+
+/* One number for each channel, the 1-d convolution along them, and the factors. */
+static OnnxMaker *channel_attention(int64_t pad, int64_t outputs, float bias)
+{
+    OnnxMaker *m = started();
+    maker_node(m, "ReduceMean", "x", "mean");
+    maker_ints(m, "axes", 2, SIZES(2, 3));
+    maker_int(m, "keepdims", 0);
+    maker_node(m, "Reshape", "mean row", "a");
+    maker_whole(m, "row", 3, SIZES(0, 1, -1));
+    maker_node(m, "Expand", "nothing line", "zeros"); /* as an exporter writes what is not there */
+    maker_value(m, "nothing", bias);
+    maker_whole(m, "line", 1, SIZES(1));
+    maker_node(m, "Conv", "a eca.weight zeros", "b");
+    maker_ints(m, "pads", 2, SIZES(pad, 1));
+    maker_floats(m, "eca.weight", 3, SIZES(outputs, 1, 3));
+    maker_node(m, "Sigmoid", "b", "c");
+    maker_node(m, "Reshape", "c column", "d");
+    maker_whole(m, "column", 4, SIZES(0, -1, 1, 1));
+    maker_node(m, "Shape", "x", "s");
+    maker_node(m, "Expand", "d s", "e");
+    maker_node(m, "Mul", "x e", "y");
+    return ended(m, 3);
+}
+
+TEST(test_attention_to_channels)
+{
+    good(channel_attention(1, 1, 0));
+    trains(3);
+    has_ops(0, "%0 = avg_pool(image) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%1 = reshape(%0) -> 1x1x1x3 f32 (reshape)\n"
+               "%2 = conv(%1, eca.weight) 1x3+0x1 -> 1x1x1x3 f32 (eca)\n"
+               "%3 = reshape(%2) -> 1x3x1x1 f32 (reshape)\n"
+               "%4 = sigmoid(%3) -> 1x3x1x1 f32 (sigmoid)\n"
+               "%5 = mul(image, %4) -> 1x3x8x8 f32 (mul)\n"
+               "%6 = avg_pool(%5) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%7 = dense(%6, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    refused(channel_attention(0, 1, 0), ERR_ARG, "Conv 'b': expected an image of four axes");
+    refused(channel_attention(1, 2, 0), ERR_ARG, "Conv 'b': expected an image of four axes");
+    refused(channel_attention(1, 1, 1), ERR_ARG, "Conv 'b': expected an image of four axes");
+}
+
+/* One number for each channel all over the image, and a value that has no other reader but this. */
+TEST(test_expanded)
+{
+    OnnxMaker *m = started();
+    maker_node(m, "GlobalAveragePool", "x", "a");
+    maker_node(m, "Expand", "a sizes", "b");
+    maker_whole(m, "sizes", 4, SIZES(1, 3, 8, 8));
+    maker_node(m, "Relu", "b", "y");
+    good(ended(m, 3));
+    has_ops(0, "%0 = avg_pool(image) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%1 = spread_to(%0) -> 1x3x8x8 f32 (spread_to)\n"
+               "%2 = relu(%1) -> 1x3x8x8 f32 (relu)\n"
+               "%3 = avg_pool(%2) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%4 = dense(%3, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    m = started();
+    maker_node(m, "Expand", "x sizes", "y");
+    maker_whole(m, "sizes", 4, SIZES(1, 3, 16, 8));
+    refused(ended(m, 3), ERR_ARG, "Expand 'y': expected one number for each channel");
+}
+
+/* The weights of pixels that sum to 1, and the sum of the image by them; `turned`: of the image, its columns one after another. */
+static OnnxMaker *pixel_attention(int64_t axis, int64_t maps, bool turned)
+{
+    OnnxMaker *m = started();
+    maker_node(m, "Conv", "x attn.weight", "a");
+    maker_floats(m, "attn.weight", 4, SIZES(maps, 3, 1, 1));
+    maker_node(m, "Reshape", "a line", "b");
+    maker_whole(m, "line", 3, SIZES(0, maps, 64));
+    maker_node(m, "Softmax", "b", "c");
+    maker_int(m, "axis", axis);
+    maker_node(m, "Reshape", "c column", "d");
+    maker_whole(m, "column", 4, SIZES(0, maps, 64, 1));
+    if (turned) {
+        maker_node(m, "Transpose", "x", "t");
+        maker_ints(m, "perm", 4, SIZES(0, 1, 3, 2));
+    }
+    maker_node(m, "Reshape", turned ? "t pixels" : "x pixels", "e");
+    maker_whole(m, "pixels", 4, SIZES(0, 1, 3, 64));
+    maker_node(m, "MatMul", "e d", "f");
+    maker_node(m, "Reshape", "f image", "y");
+    maker_whole(m, "image", 4, SIZES(0, 3, 1, 1));
+    return ended(m, 3);
+}
+
+TEST(test_attention_to_pixels)
+{
+    good(pixel_attention(2, 1, false));
+    trains(3);
+    has_ops(0, "%0 = conv(image, attn.weight) 1x1 -> 1x1x8x8 f32 (attn)\n"
+               "%1 = max_pool(%0) 8x8 -> 1x1x1x1 f32 (max_pool)\n"
+               "%2 = affine(%1) scale -1 shift 0 -> 1x1x1x1 f32 (affine)\n"
+               "%3 = spread_to(%2) -> 1x1x8x8 f32 (spread_to)\n"
+               "%4 = add(%0, %3) -> 1x1x8x8 f32 (add)\n"
+               "%5 = sigmoid(%4) -> 1x1x8x8 f32 (sigmoid)\n"
+               "%6 = affine(%4) scale -1 shift 0 -> 1x1x8x8 f32 (affine)\n"
+               "%7 = sigmoid(%6) -> 1x1x8x8 f32 (sigmoid)\n"
+               "%8 = power(%7) exponent -1 -> 1x1x8x8 f32 (power)\n"
+               "%9 = mul(%5, %8) -> 1x1x8x8 f32 (mul)\n"
+               "%10 = sum_to(%9) -> 1x1x1x1 f32 (sum_to)\n"
+               "%11 = power(%10) exponent -1 -> 1x1x1x1 f32 (power)\n"
+               "%12 = mul(%9, %11) -> 1x1x8x8 f32 (mul)\n"
+               "%13 = spread_to(%12) -> 1x3x8x8 f32 (spread_to)\n"
+               "%14 = mul(image, %13) -> 1x3x8x8 f32 (mul)\n"
+               "%15 = sum_to(%14) -> 1x3x1x1 f32 (sum_to)\n"
+               "%16 = dense(%15, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    refused(pixel_attention(1, 2, false), ERR_ARG, "Softmax 'c': it is neither over the classes");
+    refused(pixel_attention(2, 2, false), ERR_ARG, "MatMul 'f': expected a matrix of the file");
+    refused(pixel_attention(2, 1, true), ERR_ARG, "MatMul 'f': expected a matrix of the file");
+}
+
+/* The length of each channel beside their mean, as ConvNeXt V2 has it, with the channels last. */
+static OnnxMaker *response(float factor)
+{
+    OnnxMaker *m = started();
+    maker_node(m, "Transpose", "x", "t");
+    maker_ints(m, "perm", 4, SIZES(0, 2, 3, 1));
+    maker_node(m, "ReduceL2", "t", "length");
+    maker_ints(m, "axes", 2, SIZES(1, 2));
+    maker_node(m, "ReduceMean", "length", "mean");
+    maker_ints(m, "axes", 1, SIZES(-1));
+    maker_node(m, "Add", "mean eps", "a");
+    maker_value(m, "eps", 0.5f);
+    maker_node(m, "Div", "length a", "b");
+    maker_node(m, "Mul", "t b", "c");
+    maker_node(m, "Expand", "one line", "ones");
+    maker_value(m, "one", factor);
+    maker_whole(m, "line", 1, SIZES(1));
+    maker_node(m, "Mul", "grn.weight ones", "times"); /* still a parameter */
+    maker_floats(m, "grn.weight", 1, SIZES(3));
+    maker_node(m, "Mul", "c times", "e");
+    maker_node(m, "Add", "t e", "d");
+    maker_node(m, "Transpose", "d", "y");
+    maker_ints(m, "perm", 4, SIZES(0, 3, 1, 2));
+    return ended(m, 3);
+}
+
+TEST(test_response)
+{
+    good(response(1));
+    trains(3);
+    assert_int_equal(net_file_model(made)->residuals, 0); /* no residual block */
+    has_ops(0, "%0 = mul(image, image) -> 1x3x8x8 f32 (mul)\n"
+               "%1 = avg_pool(%0) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%2 = affine(%1) scale 64 shift 1e-30 -> 1x3x1x1 f32 (affine)\n"
+               "%3 = power(%2) exponent 0.5 -> 1x3x1x1 f32 (power)\n"
+               "%4 = sum_to(%3) -> 1x1x1x1 f32 (sum_to)\n"
+               "%5 = affine(%4) scale 0.333333 shift 0 -> 1x1x1x1 f32 (affine)\n"
+               "%6 = affine(%5) scale 1 shift 0.5 -> 1x1x1x1 f32 (affine)\n"
+               "%7 = power(%6) exponent -1 -> 1x1x1x1 f32 (power)\n"
+               "%8 = spread_to(%7) -> 1x3x1x1 f32 (spread_to)\n"
+               "%9 = mul(%3, %8) -> 1x3x1x1 f32 (mul)\n"
+               "%10 = mul(image, %9) -> 1x3x8x8 f32 (mul)\n"
+               "%11 = mul(%10, grn.weight) -> 1x3x8x8 f32 (e)\n"
+               "%12 = add(image, %11) -> 1x3x8x8 f32 (add)\n"
+               "%13 = avg_pool(%12) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%14 = dense(%13, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    refused(response(2), ERR_ARG, "Mul 'e': its weights are computed by other nodes");
+}
+
+/* ---- sums */
+
+static OnnxMaker *summed(const char *type, const int64_t *axes, int count)
+{
+    OnnxMaker *m = started();
+    maker_node(m, type, "x", "a");
+    maker_ints(m, "axes", count, axes);
+    maker_node(m, "Mul", "x a", "y");
+    return ended(m, 3);
+}
+
+TEST(test_sums)
+{
+    good(summed("ReduceSum", SIZES(2, 3), 2));
+    has_ops(0, "%0 = avg_pool(image) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%1 = affine(%0) scale 64 shift 0 -> 1x3x1x1 f32 (affine)\n"
+               "%2 = mul(image, %1) -> 1x3x8x8 f32 (mul)\n"
+               "%3 = avg_pool(%2) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%4 = dense(%3, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    good(summed("ReduceSum", SIZES(1), 1));
+    has_ops(0, "%0 = sum_to(image) -> 1x1x8x8 f32 (sum_to)\n"
+               "%1 = spread_to(%0) -> 1x3x8x8 f32 (spread_to)\n"
+               "%2 = mul(image, %1) -> 1x3x8x8 f32 (mul)\n"
+               "%3 = avg_pool(%2) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%4 = dense(%3, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    good(summed("ReduceMean", SIZES(3), 1));
+    has_ops(0, "%0 = sum_to(image) -> 1x3x8x1 f32 (sum_to)\n"
+               "%1 = affine(%0) scale 0.125 shift 0 -> 1x3x8x1 f32 (affine)\n"
+               "%2 = spread_to(%1) -> 1x3x8x8 f32 (spread_to)\n"
+               "%3 = mul(image, %2) -> 1x3x8x8 f32 (mul)\n"
+               "%4 = avg_pool(%3) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%5 = dense(%4, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    refused(summed("ReduceSum", SIZES(0), 1), ERR_ARG, "ReduceSum 'a': expected all rows");
+    OnnxMaker *m = started();
+    maker_node(m, "ReduceSum", "x", "y");
+    refused(ended(m, 3), ERR_ARG, "ReduceSum 'y': expected axes, known");
+}
+
+/* ---- blurs */
+
+/* A border of this mode around the image, and a filter of each channel, of which the first number is `first`. */
+static OnnxMaker *blurred(const char *mode, int64_t border, float first)
+{
+    static const float side[] = {0.25f, 0.5f, 0.25f};
+    OnnxMaker *m = started();
+    maker_node(m, "Pad", "x pads", "p");
+    maker_text(m, "mode", mode);
+    maker_whole(m, "pads", 8, SIZES(0, 0, border, border, 0, 0, border, border));
+    maker_node(m, "Conv", "p filt", "y");
+    maker_ints(m, "strides", 2, SIZES(2, 2));
+    maker_int(m, "group", 3);
+    float *filter = (float *)maker_floats(m, "filt", 4, SIZES(3, 1, 3, 3))->raw_data.data;
+    for (int i = 0; i < 27; i++) filter[i] = side[i / 3 % 3] * side[i % 3];
+    filter[0] = first;
+    return ended(m, 3);
+}
+
+TEST(test_blurs)
+{
+    int count;
+    good(blurred("reflect", 1, 0.0625f));
+    trains(2);
+    net_file_tensors(made, &count);
+    assert_int_equal(count, 2); /* the filter is none of what is trained */
+    has_ops(0, "%0 = avg_pool(image) 2x2 -> 1x3x7x7 f32 (avg_pool)\n"
+               "%1 = avg_pool(%0) 2x2/2+1 -> 1x3x4x4 f32 (avg_pool)\n"
+               "%2 = avg_pool(%1) 4x4 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%3 = dense(%2, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    good(blurred("constant", 1, 0.0625f)); /* any filter is trained */
+    has_ops(0, "%0 = conv(image, filt) 3x3/2+1 -> 1x3x4x4 f32 (y)\n"
+               "%1 = avg_pool(%0) 4x4 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%2 = dense(%1, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    refused(blurred("reflect", 1, 0.06f), ERR_ARG, "Pad 'p': it mirrors the image");
+    refused(blurred("reflect", 2, 0.0625f), ERR_ARG, "Pad 'p': it mirrors the image");
+    refused(blurred("edge", 1, 0.0625f), ERR_ARG, "Pad 'p': expected a border");
+}
+
+/* ---- groups of channels */
+
+/* Two branches on an axis of their own, weighed by numbers of which two sum to 1, as selective kernels have it. */
+static OnnxMaker *selected(int64_t axis, int64_t branches)
+{
+    OnnxMaker *m = started();
+    maker_node(m, "Conv", "x a.weight", "a");
+    maker_floats(m, "a.weight", 4, SIZES(3, 3, 1, 1));
+    maker_node(m, "Unsqueeze", "x", "x1");
+    maker_ints(m, "axes", 1, SIZES(1));
+    maker_node(m, "Unsqueeze", "a", "a1");
+    maker_ints(m, "axes", 1, SIZES(1));
+    maker_node(m, "Concat", branches == 2 ? "x1 a1" : "x1 a1 x1", "stack");
+    maker_int(m, "axis", 1);
+    maker_node(m, "ReduceSum", "stack", "sum");
+    maker_ints(m, "axes", 1, SIZES(1));
+    maker_int(m, "keepdims", 0);
+    maker_node(m, "GlobalAveragePool", "sum", "mean");
+    maker_node(m, "Conv", "mean select.weight", "b");
+    maker_floats(m, "select.weight", 4, SIZES(3 * branches, 3, 1, 1));
+    maker_node(m, "Reshape", "b apart", "c");
+    maker_whole(m, "apart", 5, SIZES(0, branches, 3, 1, 1));
+    maker_node(m, "Softmax", "c", "d");
+    maker_int(m, "axis", axis);
+    maker_node(m, "Mul", "stack d", "e");
+    maker_node(m, "ReduceMean", "e", "f");
+    maker_ints(m, "axes", 1, SIZES(-4));
+    maker_node(m, "Reshape", "f image", "y");
+    maker_whole(m, "image", 4, SIZES(0, 3, 8, 8));
+    return ended(m, 3);
+}
+
+TEST(test_selected_branches)
+{
+    good(selected(1, 2));
+    trains(4);
+    has_ops(0, "%0 = conv(image, a.weight) 1x1 -> 1x3x8x8 f32 (a)\n"
+               "%1 = concat(image, %0) -> 1x6x8x8 f32 (concat)\n"
+               "%2 = slice(%1) from 0 -> 1x3x8x8 f32 (slice)\n"
+               "%3 = slice(%1) from 3 -> 1x3x8x8 f32 (slice)\n"
+               "%4 = add(%2, %3) -> 1x3x8x8 f32 (sum)\n"
+               "%5 = avg_pool(%4) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%6 = conv(%5, select.weight) 1x1 -> 1x6x1x1 f32 (select)\n"
+               "%7 = slice(%6) from 0 -> 1x3x1x1 f32 (slice)\n"
+               "%8 = slice(%6) from 3 -> 1x3x1x1 f32 (slice)\n"
+               "%9 = affine(%8) scale -1 shift 0 -> 1x3x1x1 f32 (affine)\n"
+               "%10 = add(%7, %9) -> 1x3x1x1 f32 (add)\n"
+               "%11 = sigmoid(%10) -> 1x3x1x1 f32 (sigmoid)\n"
+               "%12 = affine(%10) scale -1 shift 0 -> 1x3x1x1 f32 (affine)\n"
+               "%13 = sigmoid(%12) -> 1x3x1x1 f32 (sigmoid)\n"
+               "%14 = concat(%11, %13) -> 1x6x1x1 f32 (concat)\n"
+               "%15 = mul(%1, %14) -> 1x6x8x8 f32 (mul)\n"
+               "%16 = slice(%15) from 0 -> 1x3x8x8 f32 (slice)\n"
+               "%17 = slice(%15) from 3 -> 1x3x8x8 f32 (slice)\n"
+               "%18 = add(%16, %17) -> 1x3x8x8 f32 (f)\n"
+               "%19 = affine(%18) scale 0.5 shift 0 -> 1x3x8x8 f32 (affine)\n"
+               "%20 = avg_pool(%19) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%21 = dense(%20, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    refused(selected(2, 2), ERR_ARG, "Softmax 'd': it is neither over the classes");
+    refused(selected(1, 3), ERR_ARG, "Softmax 'd': it is neither over the classes");
+}
+
+/* Blocks of 2 x 4 pixels become channels. */
+static OnnxMaker *blocks(const int64_t permutation[6], int64_t channels)
+{
+    OnnxMaker *m = started();
+    maker_node(m, "Reshape", "x apart", "a");
+    maker_whole(m, "apart", 6, SIZES(0, 3, 4, 2, 2, 4));
+    maker_node(m, "Transpose", "a", "b");
+    maker_ints(m, "perm", 6, permutation);
+    maker_node(m, "Reshape", "b image", "c");
+    maker_whole(m, "image", 4, SIZES(0, channels, 4, 2));
+    maker_node(m, "Conv", "c conv.weight", "y");
+    maker_floats(m, "conv.weight", 4, SIZES(4, 24, 1, 1));
+    return ended(m, 4);
+}
+
+TEST(test_blocks_of_pixels)
+{
+    good(blocks(SIZES(0, 3, 5, 1, 2, 4), 24));
+    trains(3);
+    has_ops(0, "%0 = reshape(image) -> 1x48x4x1 f32 (reshape)\n"
+               "%1 = shuffle(%0) groups 2 -> 1x48x4x1 f32 (shuffle)\n"
+               "%2 = reshape(%1) -> 1x24x4x2 f32 (reshape)\n"
+               "%3 = shuffle(%2) groups 12 -> 1x24x4x2 f32 (shuffle)\n"
+               "%4 = conv(%3, conv.weight) 1x1 -> 1x4x4x2 f32 (conv)\n"
+               "%5 = avg_pool(%4) 4x2 -> 1x4x1x1 f32 (avg_pool)\n"
+               "%6 = dense(%5, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    refused(blocks(SIZES(0, 5, 3, 1, 2, 4), 24), ERR_ARG, "its operand's axes do not lie so in memory");
+    refused(blocks(SIZES(0, 1, 3, 5, 2, 4), 24), ERR_ARG, "its operand's axes do not lie so in memory");
+    OnnxMaker *m = started(); /* rows in three parts, of which the middle one becomes channels */
+    maker_node(m, "Reshape", "x apart", "a");
+    maker_whole(m, "apart", 7, SIZES(0, 3, 2, 2, 2, 4, 2));
+    maker_node(m, "Transpose", "a", "b");
+    maker_ints(m, "perm", 7, SIZES(0, 3, 6, 1, 2, 4, 5));
+    maker_node(m, "Reshape", "b image", "c");
+    maker_whole(m, "image", 4, SIZES(0, 12, 4, 4));
+    maker_node(m, "Conv", "c conv.weight", "y");
+    maker_floats(m, "conv.weight", 4, SIZES(4, 12, 1, 1));
+    refused(ended(m, 4), ERR_ARG, "its operand's axes do not lie so in memory");
+}
+
+/* Two groups of channels, seen as the second axis, with a scale of each; `again`: which another norm trains. */
+static OnnxMaker *grouped_twice(float scale, bool again)
+{
+    OnnxMaker *m = started();
+    maker_node(m, "Conv", "x conv.weight conv.bias", "a");
+    maker_floats(m, "conv.weight", 4, SIZES(4, 3, 1, 1));
+    maker_floats(m, "conv.bias", 1, SIZES(4));
+    maker_node(m, "Reshape", "a apart", "b");
+    maker_whole(m, "apart", 3, SIZES(0, 2, -1));
+    maker_node(m, "InstanceNormalization", "b scale shift", "c");
+    maker_float(m, "epsilon", 0.5f);
+    const char *const vectors[] = {"scale", "shift"};
+    for (int i = 0; i < 2; i++) {
+        float *values = (float *)maker_floats(m, vectors[i], 1, SIZES(2))->raw_data.data;
+        values[0] = values[1] = i ? 0 : scale;
+    }
+    maker_node(m, "Reshape", "c image", again ? "d" : "y");
+    maker_whole(m, "image", 4, SIZES(0, 4, 8, 8));
+    if (!again) return ended(m, 4);
+    maker_node(m, "Conv", "d two.weight", "e");
+    maker_floats(m, "two.weight", 4, SIZES(2, 4, 1, 1));
+    maker_node(m, "InstanceNormalization", "e scale two.bias", "y");
+    maker_floats(m, "two.bias", 1, SIZES(2));
+    return ended(m, 2);
+}
+
+static OnnxMaker *grouped(float scale)
+{
+    return grouped_twice(scale, false);
+}
+
+TEST(test_norms_of_groups)
+{
+    NetFile *again;
+    good(grouped(1));
+    trains(4);
+    assert_int_equal(net_file_restore(made, &again), OK);
+    assert_int_equal(net_file_facts(again).restored, 0); /* the convolution has a norm */
+    net_file_close(again);
+    has_ops(0, "%0 = conv(image, conv.weight, conv.bias) 1x1 -> 1x4x8x8 f32 (conv)\n"
+               "%1 = avg_pool(%0) 8x8 -> 1x4x1x1 f32 (avg_pool)\n"
+               "%2 = reshape(%1) -> 1x2x2x1 f32 (reshape)\n"
+               "%3 = sum_to(%2) -> 1x1x2x1 f32 (sum_to)\n"
+               "%4 = affine(%3) scale 0.5 shift 0 -> 1x1x2x1 f32 (affine)\n"
+               "%5 = spread_to(%4) -> 1x2x2x1 f32 (spread_to)\n"
+               "%6 = reshape(%5) -> 1x4x1x1 f32 (reshape)\n"
+               "%7 = affine(%6) scale -1 shift 0 -> 1x4x1x1 f32 (affine)\n"
+               "%8 = spread_to(%7) -> 1x4x8x8 f32 (spread_to)\n"
+               "%9 = add(%0, %8) -> 1x4x8x8 f32 (add)\n"
+               "%10 = mul(%9, %9) -> 1x4x8x8 f32 (mul)\n"
+               "%11 = avg_pool(%10) 8x8 -> 1x4x1x1 f32 (avg_pool)\n"
+               "%12 = reshape(%11) -> 1x2x2x1 f32 (reshape)\n"
+               "%13 = sum_to(%12) -> 1x1x2x1 f32 (sum_to)\n"
+               "%14 = affine(%13) scale 0.5 shift 0 -> 1x1x2x1 f32 (affine)\n"
+               "%15 = spread_to(%14) -> 1x2x2x1 f32 (spread_to)\n"
+               "%16 = reshape(%15) -> 1x4x1x1 f32 (reshape)\n"
+               "%17 = affine(%16) scale 1 shift 0.5 -> 1x4x1x1 f32 (affine)\n"
+               "%18 = power(%17) exponent -0.5 -> 1x4x1x1 f32 (power)\n"
+               "%19 = mul(%9, %18) -> 1x4x8x8 f32 (mul)\n"
+               "%20 = avg_pool(%19) 8x8 -> 1x4x1x1 f32 (avg_pool)\n"
+               "%21 = dense(%20, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    refused(grouped(2), ERR_ARG, "InstanceNormalization 'c': expected a scale and a bias for each channel");
+    refused(grouped_twice(1, true), ERR_ARG,
+            "InstanceNormalization 'y': its weights 'scale' are constants of another node");
+    OnnxMaker *m = started();
+    maker_node(m, "InstanceNormalization", "x norm.weight norm.bias", "y");
+    maker_floats(m, "norm.weight", 1, SIZES(3));
+    maker_floats(m, "norm.bias", 1, SIZES(3));
+    good(ended(m, 3));
+    has_ops(0, "%0 = avg_pool(image) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%1 = affine(%0) scale -1 shift 0 -> 1x3x1x1 f32 (affine)\n"
+               "%2 = spread_to(%1) -> 1x3x8x8 f32 (spread_to)\n"
+               "%3 = add(image, %2) -> 1x3x8x8 f32 (add)\n"
+               "%4 = mul(%3, %3) -> 1x3x8x8 f32 (mul)\n"
+               "%5 = avg_pool(%4) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%6 = affine(%5) scale 1 shift 1e-05 -> 1x3x1x1 f32 (affine)\n"
+               "%7 = power(%6) exponent -0.5 -> 1x3x1x1 f32 (power)\n"
+               "%8 = mul(%3, %7) -> 1x3x8x8 f32 (mul)\n"
+               "%9 = channel_spread(norm.bias) -> 1x3x8x8 f32 (y)\n"
+               "%10 = mul(%8, norm.weight) -> 1x3x8x8 f32 (mul)\n"
+               "%11 = add(%10, %9) -> 1x3x8x8 f32 (add)\n"
+               "%12 = avg_pool(%11) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%13 = dense(%12, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    m = started();
+    maker_node(m, "GroupNormalization", "x norm.weight norm.bias", "y");
+    maker_int(m, "num_groups", 1);
+    maker_floats(m, "norm.weight", 1, SIZES(3));
+    maker_floats(m, "norm.bias", 1, SIZES(3));
+    good(ended(m, 3));
+    int count;
+    net_file_tensors(made, &count);
+    assert_int_equal(count, 4);
+    trains(4);
+    net_file_close(made);
+    m = started();
+    maker_node(m, "GroupNormalization", "x norm.weight norm.bias", "y");
+    maker_int(m, "num_groups", 2);
+    maker_floats(m, "norm.weight", 1, SIZES(3));
+    maker_floats(m, "norm.bias", 1, SIZES(3));
+    refused(ended(m, 3), ERR_ARG, "GroupNormalization 'y': expected channels, or groups of them");
+}
+
+/* ---- standardized weights */
+
+/* What of the nodes is otherwise. */
+typedef enum Odd { ODD_NOTHING, ODD_AXES, ODD_VARIANCE, ODD_SHIFT, ODD_SHAPE, ODD_READER } Odd;
+
+static OnnxMaker *standardized(bool turned, bool gain, Odd odd)
+{
+    OnnxMaker *m = started();
+    const char *seen = turned ? "turned" : "rows";
+    char sub[32];
+    maker_node(m, "Reshape", "conv.weight view", "rows");
+    maker_whole(m, "view", 3, SIZES(1, 4, -1));
+    maker_floats(m, "conv.weight", 4, SIZES(4, 3, 3, 3));
+    if (turned) {
+        maker_node(m, "Transpose", "rows", "turned");
+        maker_ints(m, "perm", 3, SIZES(0, 2, 1));
+    }
+    const int64_t axes[] = {0, turned == (odd == ODD_AXES) ? 2 : 1};
+    for (int keeps = 0; keeps < 2; keeps++) {
+        maker_node(m, "ReduceMean", seen, keeps ? "kept" : "mean");
+        maker_ints(m, "axes", 2, axes);
+        maker_int(m, "keepdims", keeps);
+    }
+    snprintf(sub, sizeof sub, "%s kept", seen);
+    maker_node(m, "Sub", sub, "apart");
+    maker_node(m, "Mul", odd == ODD_VARIANCE ? "apart turned" : "apart apart", "square");
+    maker_node(m, "ReduceMean", "square", "var");
+    maker_ints(m, "axes", 2, axes);
+    maker_int(m, "keepdims", 0);
+    if (gain) {
+        maker_node(m, "Mul", "conv.gain half", "times");
+        maker_floats(m, "conv.gain", 4, SIZES(4, 1, 1, 1));
+        maker_value(m, "half", 0.5f);
+        maker_node(m, "Reshape", "times line", "scale");
+        maker_whole(m, "line", 1, SIZES(-1));
+    } else {
+        maker_node(m, "Expand", "one four", "scale");
+        maker_value(m, "one", 1);
+        maker_whole(m, "four", 1, SIZES(4));
+    }
+    float *shift = (float *)maker_floats(m, "shift", 1, SIZES(4))->raw_data.data;
+    memset(shift, 0, 4 * sizeof *shift);
+    shift[3] = odd == ODD_SHIFT;
+    maker_node(m, "BatchNormalization", "rows scale shift mean var", "normed");
+    maker_float(m, "epsilon", 0.25f);
+    maker_node(m, "Reshape", "normed whole", "w");
+    if (odd == ODD_SHAPE)
+        maker_whole(m, "whole", 4, SIZES(2, 6, 3, 3));
+    else
+        maker_whole(m, "whole", 4, SIZES(4, 3, 3, 3));
+    maker_node(m, "Shape", "w", "sizes");
+    maker_int(m, "end", 1);
+    maker_node(m, "Expand", "nothing sizes", "zeros"); /* as an exporter writes what is not there */
+    maker_value(m, "nothing", 0);
+    maker_node(m, odd == ODD_READER ? "Add" : "Conv", odd == ODD_READER ? "x w" : "x w zeros", "y");
+    return ended(m, 4);
+}
+
+TEST(test_standardized_weights)
+{
+    int count;
+    good(standardized(true, true, ODD_NOTHING));
+    trains(4);
+    const NetTensor *t = net_file_tensors(made, &count);
+    assert_int_equal(count, 4);
+    assert_string_equal(t[0].name, "conv.weight");
+    assert_string_equal(t[1].name, "conv.gain");
+    assert_int_equal(t[1].dims[0], 4);
+    has_ops(0, "%0 = reshape(conv.weight) -> 4x27x1x1 f32 (reshape)\n"
+               "%1 = reshape(%0) -> 1x108x1x1 f32 (reshape)\n"
+               "%2 = slice(%1) from 0 -> 1x27x1x1 f32 (slice)\n"
+               "%3 = affine(%2) scale 0 shift 1 -> 1x27x1x1 f32 (affine)\n"
+               "%4 = affine(%2) scale 0 shift 0 -> 1x27x1x1 f32 (affine)\n"
+               "%5 = layernorm(%0, %4, %3) eps 0.25 -> 4x27x1x1 f32 (conv)\n"
+               "%6 = affine(conv.gain) scale 0.5 shift 0 -> 4x1x1x1 f32 (affine)\n"
+               "%7 = spread_to(%6) -> 4x27x1x1 f32 (spread_to)\n"
+               "%8 = mul(%5, %7) -> 4x27x1x1 f32 (mul)\n"
+               "%9 = reshape(%8) -> 4x3x3x3 f32 (reshape)\n"
+               "%10 = conv(image, %9) 3x3 -> 1x4x6x6 f32 (conv)\n"
+               "%11 = avg_pool(%10) 6x6 -> 1x4x1x1 f32 (avg_pool)\n"
+               "%12 = dense(%11, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    good(standardized(false, false, ODD_NOTHING));
+    trains(3);
+    has_ops(0, "%0 = reshape(conv.weight) -> 4x27x1x1 f32 (reshape)\n"
+               "%1 = reshape(%0) -> 1x108x1x1 f32 (reshape)\n"
+               "%2 = slice(%1) from 0 -> 1x27x1x1 f32 (slice)\n"
+               "%3 = affine(%2) scale 0 shift 1 -> 1x27x1x1 f32 (affine)\n"
+               "%4 = affine(%2) scale 0 shift 0 -> 1x27x1x1 f32 (affine)\n"
+               "%5 = layernorm(%0, %4, %3) eps 0.25 -> 4x27x1x1 f32 (conv)\n"
+               "%6 = reshape(%5) -> 4x3x3x3 f32 (reshape)\n"
+               "%7 = conv(image, %6) 3x3 -> 1x4x6x6 f32 (conv)\n"
+               "%8 = avg_pool(%7) 6x6 -> 1x4x1x1 f32 (avg_pool)\n"
+               "%9 = dense(%8, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+}
+
+/* What is not recognized is refused by the first node that cannot be computed. */
+TEST(test_standardized_otherwise)
+{
+    for (Odd odd = ODD_AXES; odd <= ODD_READER; odd++)
+        refused(standardized(true, true, odd), ERR_ARG, "Transpose 'turned': this constant cannot be computed");
+}
+
+/* The structure that a run keeps has neither weights nor gains, and is read as the same network. */
+TEST(test_standardized_structure)
+{
+    NetFile *again;
+    char path[PATH_BYTES];
+    good(standardized(true, true, ODD_NOTHING));
+    scratch_path(path, "structure.onnx");
+    assert_int_equal(net_file_structure_write(made, path), OK);
+    assert_int_equal(net_file_open(path, &again), OK);
+    assert_string_equal(net_file_digest(again), net_file_digest(made));
+    net_file_close(again);
+    net_file_close(made);
+}
