@@ -5,6 +5,8 @@
 #include "inception/commands/activation_ranges.h"
 #include "inception/job/calibration.h"
 #include "inception/job/facts.h"
+#include "inception/job/named_model.h"
+#include "inception/job/own_network.h"
 #include "inception/models/models.h"
 #include "inception/quality/generator.h"
 #include "towers/replica/about.h"
@@ -14,6 +16,7 @@ typedef struct Export {
     ProgramConfig config;
     HeadNames heads;
     const char *from, *to;
+    bool own_graph;          /* as ONNX, of a network from a file: that file with these weights */
     SafeTensors *file;       /* owned, as the next */
     WeightPart part;         /* of the file, that is exported */
     json_t *facts;           /* about the file */
@@ -40,10 +43,12 @@ static bool has_part(const SafeTensors *file, const char *part)
 static Status file_ask(const Options *o, Export *x)
 {
     ModelOptions *options = &x->config.options;
-    const char *model = safetensors_metadata(x->file, "model");
-    if (model && strcmp(model, x->config.model->name))
-        return FAIL(ERR_CHECKPOINT, "%s holds weights of the model %s, not of %s", x->from, model,
-                    x->config.model->name);
+    const Model *model = x->config.model;
+    char holds[MODEL_TEXT], wanted[MODEL_TEXT];
+    if (!is_same_file(x->from, model_argument(model)) && !facts_are_of(x->facts, model))
+        return FAIL(ERR_CHECKPOINT, "%s holds weights of the model %s, not of %s", x->from,
+                    model_text(json_word_or_empty(x->facts, "model"), json_word(x->facts, "network"), holds),
+                    model_text(model->name, model->digest, wanted));
     const ModelVariant *variant = model_variant(x->config.model, safetensors_metadata(x->file, "variant"));
     if (!o->variant && !x->config.model->generate) options->variant = variant ? variant->name : "";
     if (!x->config.model->generate) TRY(pretrained_narrow(&x->config, HEAD_READ, x->from, x->file, &x->part));
@@ -141,6 +146,24 @@ static Status about_make(const Export *x, About *about)
     return st;
 }
 
+/* What who runs an ONNX file must know: its reader must not normalize once more. */
+static void input_say(const Export *x, bool preprocess, About *about)
+{
+    const Model *model = x->config.model;
+    bool own = x->own_graph && !network_facts(model).normalizes, sigmoid = x->config.loss == LOSS_BCE;
+    about_add(about, "input",
+              x->generator ? "independent standard normal numbers; the images are NCHW, pixels in [0, 1]"
+              : preprocess ? "NHWC, bytes of img_size; the graph divides by 255, subtracts mean and divides by std"
+              : own        ? "pixels in [0, 1], from which mean was subtracted, divided by std"
+                           : "NCHW, pixels in [0, 1]; the graph subtracts mean and divides by std");
+    if (!x->generator && !x->own_graph)
+        about_add(about, "output",
+                  preprocess ? "probabilities: the graph divides by the temperature and applies the softmax or sigmoid"
+                  : sigmoid
+                      ? "logits, whose sigmoid are the probabilities"
+                      : "logits: divided by the temperature, if there is one, their softmax are the probabilities");
+}
+
 static Status weights_write(const Export *x, bool onnx, bool preprocess)
 {
     Status st = OK;
@@ -150,17 +173,10 @@ static Status weights_write(const Export *x, bool onnx, bool preprocess)
     OnnxBytes bytes = {sigmoid, x->temperature > 0 ? (float)x->temperature : 1};
     OnnxPixels pixels = {model->mean, model->std};
     TRY_OUT(about_make(x, &about));
-    if (onnx) { /* its reader must not normalize once more */
-        about_add(&about, "input",
-                  x->generator ? "independent standard normal numbers; the images are NCHW, pixels in [0, 1]"
-                  : preprocess ? "NHWC, bytes of img_size; the graph divides by 255, subtracts mean and divides by std"
-                               : "NCHW, pixels in [0, 1]; the graph subtracts mean and divides by std");
-        if (!x->generator)
-            about_add(
-                &about, "output",
-                preprocess ? "probabilities: the graph divides by the temperature and applies the softmax or sigmoid"
-                : sigmoid  ? "logits, whose sigmoid are the probabilities"
-                          : "logits: divided by the temperature, if there is one, their softmax are the probabilities");
+    if (onnx) input_say(x, preprocess, &about);
+    if (x->own_graph) {
+        TRY_OUT(network_write(model, &x->list, x->config.options.classes, about.pair + 1, about.count - 1, x->to));
+    } else if (onnx) {
         const Graph *graph = x->generator ? x->generator : x->evaluation.graph;
         if (x->ranges.range) graph = x->ranges.classifier.replica->eval[0].graph;
         TRY_OUT(onnx_write(x->to, model->name, graph, &x->list, about.pair + 1, about.count - 1,
@@ -189,6 +205,9 @@ static Status target_choose(const Options *o, const Model *model, char *target, 
     *onnx = o->format == FORMAT_ONNX || (by_name && ends_with(name, ".onnx"));
     if (name)
         snprintf(target, bytes, "%s", name);
+    else if (model->file) /* "net.onnx" is the network itself, perhaps in this folder */
+        snprintf(target, bytes, "%.*s%s", (int)(strlen(model->name) - strlen(".onnx")), model->name,
+                 *onnx ? "-trained.onnx" : ".safetensors");
     else
         snprintf(target, bytes, "%s.%s", model->name, *onnx ? "onnx" : "safetensors");
     return OK;
@@ -201,14 +220,18 @@ Status export_run(const Options *o, JobFiles *files, FILE *to)
     bool onnx = false;
     Export x = {.config = files->job.program, .from = from, .to = target};
     if (!o->weights) return FAIL(ERR_ARG, "export needs weights: use --weights RUN or --weights FILE");
+    if (x.config.model->file) TRY(own_network_described(o, x.config.model));
     TRY(target_choose(o, x.config.model, target, sizeof target, &onnx));
     if ((o->preprocess || o->int8) && (!onnx || x.config.model->generate))
         return FAIL(ERR_ARG, "towers export --%s: expected a classifier as ONNX, found %s; %s",
                     o->int8 ? "int8" : "preprocess", onnx ? "a generator" : "safetensors",
                     onnx ? "leave it out" : "name the file .onnx");
     TRY(job_weights(o, o->weights, from, sizeof from));
+    if (x.config.model->file && is_same_file(target, x.config.model->file))
+        return FAIL(ERR_ARG, "export: %s is the file of the network; name another one to write to", target);
     if (is_same_file(from, target))
         return FAIL(ERR_ARG, "export: %s and %s are the same file; name another one to write to", target, from);
+    x.own_graph = x.config.model->file && onnx && !o->preprocess && !o->int8;
     TRY_OUT(weights_open(from, &x.file));
     TRY_OUT(facts_read(o, from, &x.facts));
     TRY_OUT(file_ask(o, &x));

@@ -2,6 +2,8 @@
 #include "inception/commands/commands.h"
 
 #include "inception/job/facts.h"
+#include "inception/job/named_model.h"
+#include "inception/job/own_network.h"
 #include "inception/job/run_argument.h"
 #include "inception/models/models.h"
 #include "inception/options/recipe.h"
@@ -115,6 +117,19 @@ static Status onnx_facts(const char *path, json_t **facts)
     return OK;
 }
 
+/* Of FILE.onnx, if there are any. */
+static Status metadata_print(const char *path, FILE *to)
+{
+    json_t *facts;
+    TRY(onnx_facts(path, &facts));
+    if (json_object_size(facts) > 1) {
+        text_printf(to, "\nMetadata of %s\n", path);
+        facts_print(facts, to);
+    }
+    json_decref(facts);
+    return OK;
+}
+
 static Status weights_facts(const Options *o, const char *path, json_t **facts)
 {
     char text[128];
@@ -135,7 +150,7 @@ static Status weights_facts(const Options *o, const char *path, json_t **facts)
 static Status info_file(const Options *o, const char *path, FILE *to)
 {
     json_t *facts = NULL;
-    TRY(ends_with(path, ".onnx") ? onnx_facts(path, &facts) : weights_facts(o, path, &facts));
+    TRY(network_is_named(path) ? onnx_facts(path, &facts) : weights_facts(o, path, &facts));
     if (o->json) return json_emit(facts, JSON_COMPACT, to);
     facts_print(facts, to);
     json_decref(facts);
@@ -332,6 +347,39 @@ static void rates_table(const TrainJob *job, const Program *program, FILE *to)
     }
 }
 
+static void network_print(const Model *model, FILE *to)
+{
+    NetFacts facts = network_facts(model);
+    text_printf(to, "%-14s %s: %d classes, %s; its structure has the digest %.12s\n", "file", model->file,
+                model->classes, network_has_values(model) ? "with trained values" : "without trained values",
+                model->digest);
+    text_printf(to, "%-14s %d x %d x %d, %s\n", "input", model->channels, model->side, model->side,
+                network_knows_input(model) ? "normalized as the file says"
+                                           : "normalized by --mean and --std, which the file does not say");
+    if (facts.outputs > 1)
+        text_printf(to, "%-14s the first has the logits; %d auxiliary\n", "outputs", facts.outputs - 1);
+    if (facts.sigmoid) text_printf(to, "%-14s a Sigmoid for each class, of which the loss is --loss bce\n", "end");
+    if (facts.shared)
+        text_printf(to, "%-14s %d parameter%s of several layers, trained as one\n", "shared", facts.shared,
+                    facts.shared == 1 ? " is that" : "s are those");
+    if (model->drop_path > 0)
+        text_printf(to, "%-14s rates of stochastic depth up to %g (--drop-path)\n", "drop path",
+                    (double)model->drop_path);
+    else if (model->residuals)
+        text_printf(to, "%-14s none; %d residual sum%s could have stochastic depth (--drop-path)\n", "drop path",
+                    model->residuals, model->residuals == 1 ? "" : "s");
+    text_printf(
+        to, "%-14s %s\n\n", "norms",
+        facts.momenta ? "as the file has them; their averages all keep what the last norm's do (--bn-decay)"
+        : facts.restored
+            ? "a new one behind each convolution from which an exporter may have folded it (--norms restore)"
+        : facts.norms ? "as the file has them"
+        : !facts.convolves
+            ? "none"
+            : "none: if the network had batch norms, its exporter has folded them into the convolutions; --norms "
+              "restore puts new ones there");
+}
+
 /* Layers with output shape, parameters and multiply-adds; totals; the memory plan by class in bytes, for a batch of `n`;
  * if asked for, the op list and the kernel of each op. */
 static Status info_model(const JobFiles *files, int32_t n, bool ops, bool kernels, FILE *to)
@@ -396,16 +444,33 @@ Status info_run(const JobFiles *files, FILE *to)
     return memory_table(job, n, false, to);
 }
 
-static bool is_file(const char *given)
+/* An export of this program may compute what no network of a classifier does: pixels from bytes, images from noise. */
+static bool is_only_an_export(const char *path)
+{
+    json_t *facts = NULL;
+    const Model *model;
+    Status st = model_named(path, &model);
+    StatusText words;
+    status_keep(&words);
+    bool ours = st != OK && onnx_facts(path, &facts) == OK && json_object_get(facts, "towers_version");
+    json_decref(facts);
+    if (!ours && st != OK) (void)!status_restore(st, &words);
+    return ours;
+}
+
+/* Whether a file is asked what it says about itself, and not a network what it is. */
+static bool is_file(const Options *o)
 {
     struct stat file;
     const Model *model;
+    const char *given = o->arguments[0];
+    if (network_is_named(given)) return o->json || is_only_an_export(given);
     return model_find(given, &model) != OK && stat(given, &file) == 0 && S_ISREG(file.st_mode);
 }
 
 Status model_open(Options *options, JobFiles *files)
 {
-    bool file = options->argument_count && is_file(options->arguments[0]);
+    bool file = options->argument_count && options->verb == VERB_INFO && is_file(options);
     if (options->verb == VERB_INFO && options->json && !file)
         return FAIL(ERR_ARG, "--json is for a file of weights: towers info FILE --json");
     if (options->verb == VERB_INFO && (options->argument_count == 0 || file)) return OK;
@@ -425,6 +490,9 @@ Status model_open(Options *options, JobFiles *files)
 Status info_command(const Options *options, JobFiles *files, FILE *to)
 {
     if (options->argument_count == 0) return info_models(to);
-    if (is_file(options->arguments[0])) return info_file(options, options->arguments[0], to);
-    return info_model(files, (int32_t)options->batch_size, options->ops, options->kernels, to);
+    if (!files->job.program.model) return info_file(options, options->arguments[0], to);
+    if (files->job.program.model->file) network_print(files->job.program.model, to);
+    TRY(info_model(files, (int32_t)options->batch_size, options->ops, options->kernels, to));
+    const Model *model = files->job.program.model;
+    return model->file && network_has_values(model) ? metadata_print(model->file, to) : OK;
 }

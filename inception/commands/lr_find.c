@@ -7,6 +7,7 @@
  * with --lr auto has the bits of a run that is given the rate that was found. */
 #include "inception/commands/commands.h"
 
+#include "inception/commands/restored_norms.h"
 #include "inception/job/hosts.h"
 #include "inception/job/notes.h"
 #include "inception/options/settle.h"
@@ -184,6 +185,7 @@ Status lr_find_open(Options *o, JobFiles *files)
     Verb verb = options_serve(o, VERB_TRAIN);      /* the job is that of training */
     option_settle_real(o, OPTION_ID_lr, o->lr_to); /* the highest, for checks */
     Status st = job_open(o, 0, files);
+    if (st == OK) st = restored_norms_measure(o, files);
     options_serve(o, verb);
     return st;
 }
@@ -217,6 +219,7 @@ Status lr_auto(Options *o, JobFiles *files)
     option_settle_real(o, OPTION_ID_lr, o->lr_to); /* the highest, for checks */
     hosts_join(&probe);
     TRY_OUT(job_open(o, 0, &probe));
+    TRY_OUT(restored_norms_measure(o, &probe));
     TRY_OUT(hosts_compare(o, &probe));
     TRY_OUT(sweep_run(o, &probe, &s));
     TRY_OUT(suggestion_check(s));

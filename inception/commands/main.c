@@ -3,6 +3,7 @@
 #include "inception/commands/commands.h"
 #include "inception/commands/doctor.h"
 #include "inception/job/hosts.h"
+#include "inception/job/named_model.h"
 #include "inception/models/models.h"
 #include "inception/options/conditions.h"
 #include "inception/options/help.h"
@@ -13,6 +14,7 @@
 #include "towers/data/images/image.h"
 #include "towers/data/images/image_memory.h"
 #include "towers/files/files.h"
+#include "towers/store/weights.h"
 
 #include "commit.h" /* cmake/commit.cmake */
 
@@ -210,6 +212,7 @@ int main(int argc, char **argv)
     static char line[1 << 14];
     (void)setvbuf(stderr, line, _IOLBF, sizeof line); /* a line is one write, which other programs' lines do not tear */
     program_commit = TOWERS_COMMIT;
+    weights_of_network = network_values_open;
     signal(SIGXFSZ, SIG_IGN); /* exceeding a file size limit becomes a write error */
     Options options;
     Ending ending = {0};

@@ -2,6 +2,7 @@
 #include "inception/commands/networks.h"
 
 #include "inception/job/facts.h"
+#include "inception/job/named_model.h"
 #include "inception/job/run_argument.h"
 #include "inception/models/models.h"
 #include "inception/options/values.h"
@@ -76,7 +77,7 @@ static Status model_of_file(SafeTensors *file, const char *path, const Model **m
 {
     const char *name = safetensors_metadata(file, "model");
     if (name) {
-        TRY(model_find(name, model));
+        TRY(model_of_weights(name, path, model));
         const ModelVariant *form = model_variant(*model, safetensors_metadata(file, "variant"));
         *variant = form ? form->name : "";
         return OK;

@@ -2,7 +2,7 @@
  * may differ from those of the run, to narrow down the cause. */
 #include "inception/commands/commands.h"
 
-#include "inception/models/models.h"
+#include "inception/job/named_model.h"
 #include "inception/options/conditions.h"
 #include "kernels/base/cores.h"
 #include "towers/files/json.h"
@@ -160,7 +160,7 @@ static Status replay(const Options *o, Capsule *capsule, ReplayTable *table)
     const Backend *backend;
     DeviceConfig device;
     Finding found;
-    TRY(model_find(capsule->model, &capsule->program.model));
+    TRY(model_kept(capsule->model, capsule->path, &capsule->program.model));
     TRY(device_choose(o, capsule, &backend, &device));
     TRY(precision_choose(o, backend, capsule, &device));
     bool injected = hooks_load_text(capsule->fault) == OK && *capsule->fault;

@@ -1,11 +1,10 @@
 /* Reading the file of a sweep and drawing its settings; see sweep_plan.h. */
 #include "inception/commands/sweep_plan.h"
 
-#include "inception/models/models.h"
+#include "inception/job/named_model.h"
 #include "inception/options/config.h"
 #include "inception/options/settle.h"
 #include "inception/options/values.h"
-#include "kernels/base/draft.h"
 #include "kernels/philox.h"
 
 #include <ctype.h>
@@ -185,9 +184,10 @@ static Status line_read(void *context, const ConfigEntry *e)
         if (iscntrl((unsigned char)*p)) return refuse(r, e, "has a control character in its value");
     if (!strcmp(e->key, "model")) {
         const Model *model;
-        TRY(model_find(e->value, &model));
-        snprintf(r->plan->model, sizeof r->plan->model, "%s", model->name);
+        TRY(model_named(e->value, &model));
+        snprintf(r->plan->model, sizeof r->plan->model, "%s", model_argument(model));
         text_printf(r->text.to, "model: %s\n", model->name);
+        if (model->digest) text_printf(r->text.to, "network: %s\n", model->digest);
         return OK;
     }
     const char *senseless = senseless_in_file(id);

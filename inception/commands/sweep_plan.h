@@ -14,6 +14,7 @@
 
 #include "inception/options/options.h"
 #include "inception/report/sweep_table.h"
+#include "towers/files/files.h"
 
 enum { SWEEP_DIMENSIONS = 16, SWEEP_FIXED = 200, SWEEP_CHOICES = 64, SWEEP_MOST = 4096 /* settings */ };
 enum { SWEEP_VALUE = 256 };
@@ -36,7 +37,7 @@ typedef struct SweepFixed {
 } SweepFixed;
 
 typedef struct SweepPlan {
-    char model[64];
+    char model[PATH_BYTES];
     Dimension dimension[SWEEP_DIMENSIONS];
     int dimensions;
     SweepFixed fixed[SWEEP_FIXED];

@@ -1,7 +1,9 @@
 /* towers train: makes the job, takes the run directory, trains (towers/supervisor/train.h), and says how it ended. */
 #include "inception/commands/commands.h"
 
+#include "inception/commands/restored_norms.h"
 #include "inception/job/hosts.h"
+#include "inception/job/named_model.h"
 #include "inception/options/recipe.h"
 #include "inception/options/settle.h"
 #include "inception/report/report.h"
@@ -112,6 +114,8 @@ static Status run_dir_open(const Options *options, JobFiles *files, int *lock)
     bool ended = files->job.resume && outcome_ends(files->run_dir, job_total_steps(&files->job));
     if (!ended) TRY(disk_check(&files->job));
     TRY(job_branch(files));
+    if (files->job.program.model->file && (*files->branch_of || !job_resumes(files)))
+        TRY(network_keep(files->job.program.model, files->run_dir));
     return files->lr_curve ? text_replace(files->run_dir, "lr-find.json", files->lr_curve) : OK;
 }
 
@@ -146,6 +150,7 @@ Status train_open(Options *options, JobFiles *files)
         TRY(lr_auto(options, files));
     }
     TRY(job_open(options, 0, files));
+    TRY(restored_norms_measure(options, files));
     return hosts_lead(files) ? job_survey(options, files) : OK;
 }
 

@@ -5,6 +5,7 @@
 #include "inception/job/transforms.h"
 #include "inception/models/published.h"
 #include "towers/files/files.h"
+#include "towers/store/onnx.h"
 #include "towers/store/weights.h"
 
 /* ---- reading */
@@ -14,7 +15,7 @@ static const char *const settings[] = {"img_size", "mean",  "std",  "interpolati
                                        "variant",  "width", "loss", "background",    "amp",         "amp_dtype"};
 static const char *const others[] = {"model",          "classes",         "channels",   "crop",
                                      "maps",           "several_classes", "label_base", "data_fingerprint",
-                                     "towers_version", "temperature"};
+                                     "towers_version", "temperature",     "network"};
 
 bool facts_have(const char *option, size_t length)
 {
@@ -41,8 +42,30 @@ static void names_put(json_t *facts, const json_t *names)
     json_object_set(facts, "class_names", (json_t *)names);
 }
 
+/* The metadata of FILE.onnx, without the variant and the width of what it was exported from: its own nodes have them. */
+static Status onnx_take(const char *path, json_t *facts)
+{
+    OnnxAbout *about;
+    TRY(onnx_about_open(path, &about));
+    for (int k = 0; k < onnx_about_count(about); k++) {
+        StPair pair = onnx_about_at(about, k);
+        bool known = false;
+        for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) known |= !strcmp(settings[i], pair.key);
+        for (size_t i = 0; i < sizeof others / sizeof *others; i++) known |= !strcmp(others[i], pair.key);
+        if (known && strcmp(pair.key, "variant") != 0 && strcmp(pair.key, "width") != 0)
+            facts_put(facts, pair.key, pair.value);
+        if (strcmp(pair.key, "class_names") != 0) continue;
+        json_t *names = json_loads(pair.value, JSON_REJECT_DUPLICATES, NULL);
+        names_put(facts, names);
+        json_decref(names);
+    }
+    onnx_about_close(about);
+    return OK;
+}
+
 static Status metadata_take(const char *path, json_t *facts)
 {
+    if (network_is_named(path)) return onnx_take(path, facts);
     SafeTensors *file;
     TRY(weights_open(path, &file));
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
@@ -105,6 +128,13 @@ Status facts_read(const Options *o, const char *path, json_t **facts)
     else
         json_decref(made);
     return st;
+}
+
+bool facts_are_of(const json_t *facts, const Model *model)
+{
+    const char *of = json_word(facts, "model"), *digest = json_word(facts, "network");
+    if (model->digest && digest) return !strcmp(digest, model->digest);
+    return !of || !strcmp(of, model->name);
 }
 
 /* ---- as settings */

@@ -13,6 +13,8 @@ NODISCARD Status facts_read(const Options *options, const char *path, json_t **f
 /* Nothing if the text is NULL or not plain (setting_is_plain). */
 void facts_put(json_t *facts, const char *key, const char *text);
 
+/* Whether they are of weights of this model, as far as they say it. */
+bool facts_are_of(const json_t *facts, const Model *model);
 /* The shorter side before the center crop to `side` pixels, of which `resize` was for `own`. 0: no such crop. */
 int64_t resize_in_proportion(int64_t resize, int64_t own, int64_t side);
 /* The same, of a file for an input of `side` pixels. */

@@ -1,9 +1,9 @@
-/* One run in several nodes; see hosts.h. */
+/* One run on several nodes; see hosts.h. */
 #include "inception/job/hosts.h"
 #include "inception/job/notes.h"
 #include "inception/options/settle.h"
 
-#include "inception/models/models.h"
+#include "inception/job/named_model.h"
 #include "kernels/base/open.h"
 #include "towers/files/json.h"
 
@@ -85,11 +85,11 @@ Status hosts_carry(JobFiles *files)
 
 static Status run_send(const Options *o, JobFiles *files)
 {
-    json_t *root = json_pack("{s:o, s:o, s:o, s:b, s:b, s:b, s:s, s:o}", "run_dir", json_text(files->run_dir),
+    json_t *root = json_pack("{s:o, s:o, s:o, s:b, s:b, s:b, s:o, s:o}", "run_dir", json_text(files->run_dir),
                              "resume_path", json_text(files->resume_path), "branch_of", json_text(files->branch_of),
                              "fresh_name", files->fresh_name, "nothing_to_resume", files->nothing_to_resume, "resume",
-                             files->job.resume, "model", o->argument_count ? o->arguments[0] : "", "settings",
-                             json_text(files->resumed_settings ? files->resumed_settings : ""));
+                             files->job.resume, "model", json_text(o->argument_count ? o->arguments[0] : ""),
+                             "settings", json_text(files->resumed_settings ? files->resumed_settings : ""));
     char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
     if (!text) return FAIL(ERR_MEMORY, "no memory for the run directory's message to other hosts");
@@ -114,9 +114,9 @@ static Status run_take(Options *o, JobFiles *files)
     const Model *model;
     TRY(control_broadcast(files->control, &text, &count));
     json_t *root = json_loadb(text, count, 0, NULL);
-    const char *settings = json_word(root, "settings"), *name = json_word(root, "model");
+    const char *settings = json_word(root, "settings"), *word = json_word(root, "model");
     free(text);
-    if (!settings || !name) TRY_OUT(FAIL(ERR_INTERNAL, "rank 0 sent an unreadable run directory"));
+    if (!settings || !word) TRY_OUT(FAIL(ERR_INTERNAL, "rank 0 sent an unreadable run directory"));
     path_take(root, "run_dir", files->run_dir);
     TRY_OUT(job_run_dir_check(o, files->run_dir));
     path_take(root, "resume_path", files->resume_path);
@@ -125,9 +125,9 @@ static Status run_take(Options *o, JobFiles *files)
     job->run_dir = files->run_dir;
     job->resume_path = files->branch_of[0] ? files->resume_path : NULL;
     job->resume = json_is_true(json_object_get(root, "resume"));
-    if (!o->argument_count && *name) { /* --resume RUN names the model */
-        TRY_OUT(model_find(name, &model));
-        options_name_model(o, model->name);
+    if (!o->argument_count && *word) { /* --resume RUN names the model */
+        TRY_OUT(model_named(word, &model));
+        options_name_model(o, model_argument(model));
     }
     if (*settings) TRY_OUT(options_apply_bytes(o, settings, strlen(settings), ORIGIN_RUN, "the resumed run"));
 out:

@@ -1,4 +1,4 @@
-/* Hosts: one run in several nodes. They meet before anything is opened, learn from rank 0 which run
+/* Hosts: one run on several nodes. They meet before anything is opened, learn from rank 0 which run
  * directory and checkpoint to use, and compare their settings and data. Without a launcher every function does
  * nothing. */
 #pragma once

@@ -4,6 +4,7 @@
 #include "inception/job/facts.h"
 #include "inception/job/hosts.h"
 #include "inception/job/notes.h"
+#include "inception/job/own_network.h"
 #include "inception/job/resolve.h"
 #include "inception/job/trained_classes.h"
 #include "inception/job/transforms.h"
@@ -125,7 +126,9 @@ static Status model_fill(const Options *o, JobFiles *files)
 Status job_model(Options *o, JobFiles *files)
 {
     TRY(job_resolve(o, files));
-    return model_fill(o, files);
+    TRY(model_fill(o, files));
+    if (files->job.program.model->file) own_network_say(o, files);
+    return OK;
 }
 
 /* ---- the learning rate */
@@ -255,6 +258,7 @@ static Status start_fill(const Options *o, JobFiles *files)
         files->job.program.weights_key = NULL;
     }
     if (!o->pretrained || resumes || *files->would_fetch) return OK;
+    own_network_head(o, files);
     if (files->job.node == 0) /* rank 0 reads the file */
         TRY(job_weights(o, o->pretrained, files->pretrained, sizeof files->pretrained));
     files->job.initial_weights = files->pretrained;

@@ -2,6 +2,7 @@
 #include "inception/job/job.h"
 
 #include "inception/job/cached_weights.h"
+#include "inception/job/named_model.h"
 #include "inception/job/notes.h"
 #include "inception/job/run_argument.h"
 #include "inception/models/models.h"
@@ -74,6 +75,14 @@ static bool saved_when(const char *run, struct timespec *when)
     return true;
 }
 
+static bool run_is_of(const char *run, const char *model)
+{
+    json_t *environment = json_of_run(run, "env.json");
+    bool is = !strcmp(json_word_or_empty(environment, "model"), model);
+    json_decref(environment);
+    return is;
+}
+
 /* The newest run of this model below `root`, by the time of its last save, intact or not; "" if there is none. */
 static void newest_run(const char *root, const char *model, char *found, size_t bytes)
 {
@@ -82,11 +91,10 @@ static void newest_run(const char *root, const char *model, char *found, size_t 
     *found = 0;
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         char run[PATH_BYTES];
-        const Model *of;
         struct timespec when;
         if (entry->d_name[0] == '.') continue;
         snprintf(run, sizeof run, "%s/%s", root, entry->d_name);
-        if (run_model(run, &of) != OK || strcmp(of->name, model) != 0) continue;
+        if (!run_is_of(run, model)) continue;
         if (!saved_when(run, &when) || !is_later(&when, &best)) continue;
         best = when;
         snprintf(found, bytes, "%s", run);
@@ -230,21 +238,25 @@ static Status begin_check(bool automatic, JobFiles *files)
  * missing. Another model than the run's is refused here, before its data or batch are found not to fit that model. */
 static Status model_name_find(Options *o, const char *run, const char **name)
 {
-    const Model *model, *then;
+    const Model *model, *then, *restored = NULL;
+    char old[MODEL_TEXT], now[MODEL_TEXT];
     *name = NULL;
     if (o->argument_count) {
-        TRY(model_find(o->arguments[0], &model));
-        if (*run && run_model(run, &then) == OK && then != model)
+        TRY(model_named(o->arguments[0], &model));
+        bool known = *run && run_model(run, &then) == OK;
+        if (known && model->file && !model_same(then, model)) TRY(network_restore(model, &restored));
+        if (restored && model_same(then, restored)) model = then; /* which has the norms that were restored */
+        if (known && !model_same(then, model))
             return FAIL(ERR_ARG,
                         "%s is a run of another model: then model: %s, now model: %s (name the old one, or start a new "
                         "run without --resume)",
-                        run, then->name, model->name);
+                        run, model_text(then->name, then->digest, old), model_text(model->name, model->digest, now));
     } else if (*run)
         TRY(run_model(run, &model));
     else
         return OK;
     *name = model->name;
-    options_name_model(o, model->name);
+    options_name_model(o, model_argument(model));
     return OK;
 }
 
@@ -298,6 +310,20 @@ Status job_run_dir_check(const Options *o, const char *run)
                 run, o->experiment ? named : root, o->experiment ? "" : "/NAME");
 }
 
+/* --norms is given anew: the run's network has its norms for good. Otherwise its digest would be all that differs. */
+static Status norms_compare(const Options *o, const char *run)
+{
+    static const char *const words[] = {[NORMS_KEEP] = "keep", [NORMS_RESTORE] = "restore"};
+    const Model *then, *file, *restored = NULL;
+    if (option_origin(o, "norms") <= ORIGIN_RUN || !o->argument_count || run_model(run, &then) != OK) return OK;
+    TRY(model_named(o->arguments[0], &file));
+    if (file->file) TRY(network_restore(file, &restored));
+    const Model *other = o->norms == NORMS_KEEP ? restored : file;
+    if (!restored || !model_same(then, other)) return OK;
+    return FAIL(ERR_ARG, "%s: then norms: %s, now norms: %s (leave --norms out, or start a new run without --resume)",
+                run, words[o->norms == NORMS_KEEP ? NORMS_RESTORE : NORMS_KEEP], words[o->norms]);
+}
+
 Status job_run_dir(Options *o, JobFiles *files)
 {
     TrainJob *job = &files->job;
@@ -307,6 +333,7 @@ Status job_run_dir(Options *o, JobFiles *files)
     job->resume = o->resume && !files->branch_of[0];
     if (!o->resume || files->nothing_to_resume) return OK;
     const char *run = files->branch_of[0] ? files->branch_of : files->run_dir;
+    TRY(norms_compare(o, run));
     TRY(run_settings_apply(o, run, &files->resumed_settings, &files->resumed_bytes));
     if (!files->resumed_settings)
         job_note(files, "warning: %s has no args.yaml: the settings are those of this command, else the defaults", run);

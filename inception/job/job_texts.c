@@ -36,8 +36,10 @@ static void settings_print(const Options *o, const JobFiles *files, FILE *to)
 {
     const TrainJob *job = &files->job;
     bool cpu = job->backend->on_host;
-    fprintf(to, "model: %s\ndevice: %s\ntowers: %d\n", job->program.model->name, job->backend->name,
+    const Model *model = job->program.model; /* a file may be renamed */
+    fprintf(to, "model: %s\ndevice: %s\ntowers: %d\n", model->digest ? "FILE.onnx" : model->name, job->backend->name,
             job->local_batches.towers);
+    if (model->digest) fprintf(to, "network: %s\n", model->digest);
     if (!cpu && !job->comm.ordered)
         fprintf(to, "processes: %d\n", job->processes); /* they determine the order of sums */
     data_print("training data", job->train, to);
@@ -118,6 +120,7 @@ static char *environment_text(const JobFiles *files)
                              job->processes, "threads", job->device.threads);
     char *command = command_text();
     json_object_set_new(root, "model", json_string(job->program.model->name));
+    if (job->program.model->digest) json_object_set_new(root, "network", json_string(job->program.model->digest));
     json_object_set_new(root, "data", json_text(source_info(job->train)->name));
     json_object_set_new(root, "training_data", data_json(job->train));
     if (job->test) json_object_set_new(root, "evaluation_data", data_json(job->test));

@@ -3,8 +3,9 @@
 
 #include "inception/job/cached_weights.h"
 #include "inception/job/facts.h"
+#include "inception/job/named_model.h"
 #include "inception/job/notes.h"
-#include "inception/models/models.h"
+#include "inception/job/own_network.h"
 #include "inception/options/conditions.h"
 #include "inception/options/recipe.h"
 #include "inception/options/settle.h"
@@ -143,7 +144,7 @@ Status job_resolve(Options *o, JobFiles *files)
     if (o->batch_size == OPTION_MAX && use != USE_LEARN && use != USE_TIME)
         return FAIL(ERR_ARG, "--batch-size max works only with train and bench");
     if (isnan(o->lr) && use != USE_LEARN) return FAIL(ERR_ARG, "--lr auto works only with train");
-    TRY(model_find(o->arguments[0], &model));
+    TRY(model_named(o->arguments[0], &model));
     if (model->defaults) TRY(options_apply_yaml(o, model->defaults, ORIGIN_MODEL, model->name));
     TRY(recipe_apply(o));
     if (isnan(o->lr) && o->origin[OPTION_ID_lr] == ORIGIN_RECIPE)
@@ -152,6 +153,8 @@ Status job_resolve(Options *o, JobFiles *files)
     bool typed = o->data_path && o->origin[OPTION_ID_data_path] == ORIGIN_COMMAND_LINE;
     if (typed && o->dataset == DATASET_SYNTHETIC && o->origin[OPTION_ID_dataset] < ORIGIN_COMMAND_LINE)
         option_settle_choice(o, OPTION_ID_dataset, DATASET_AUTO); /* not the random images of a run or a file */
+    if (model->file) TRY(own_network_restore(o, files, &model));
+    if (model->file) TRY(own_network_settle(o, model, files));
     TRY(default_recipe_choose(o, model, files));
     TRY(converted_follow(o, files));
     if (!option_is_set(o, "momentum")) option_settle_real(o, OPTION_ID_momentum, optimizer_choices[o->opt].momentum);

@@ -3,7 +3,7 @@
 
 #include "inception/job/facts.h"
 #include "inception/job/job.h"
-#include "inception/models/models.h"
+#include "inception/job/named_model.h"
 #include "inception/options/config.h"
 #include "inception/options/settle.h"
 #include "towers/data/shards/shard_set.h"
@@ -96,12 +96,13 @@ static Status file_facts_apply(Options *options, const Model *model)
 {
     char path[PATH_BYTES];
     json_t *facts;
-    options_name_model(options, model->name);
+    options_name_model(options, model_argument(model));
+    bool own = model->file && !options->weights && network_has_values(model);
+    if (own) TRY(option_settle_text(options, OPTION_ID_weights, model->file));
     if (!options->weights) return OK;
     TRY(job_weights(options, options->weights, path, sizeof path));
     TRY(facts_read(options, path, &facts));
-    const char *of = json_word(facts, "model");
-    bool other = of && strcmp(of, model->name) != 0; /* its weights will be refused by name, not for its settings */
+    bool other = !own && !facts_are_of(facts, model); /* its weights will be refused by name, not for its settings */
     Status st = other ? OK : facts_apply(facts, path, options);
     json_decref(facts);
     return st;
@@ -114,7 +115,7 @@ static Status file_argument_apply(Options *options, char *file)
     const Model *model = NULL;
     TRY(facts_read(options, file, &facts));
     const char *name = json_word(facts, "model");
-    Status st = name ? model_find(name, &model)
+    Status st = name ? model_of_weights(name, file, &model)
                      : FAIL(ERR_ARG,
                             "'%s' does not say which model it is of (its metadata have no \"model\"); use MODEL "
                             "--weights %s",
@@ -147,7 +148,9 @@ static Status argument_apply(Options *options)
     const Model *model = NULL;
     char *run = options->argument_count ? options->arguments[0] : NULL;
     if (!run) return OK;
-    if (model_find(run, &model) == OK) return file_facts_apply(options, model); /* it takes precedence over a folder */
+    Status named = model_named(run, &model);
+    if (named == OK) return file_facts_apply(options, model); /* it takes precedence over a folder */
+    if (network_is_named(run)) return named;
     if (stat(run, &info) != 0) {
         char unknown[512], usual[PATH_BYTES];
         if (strchr(run, '/')) return FAIL(ERR_ARG, "cannot open the run '%s': %s", run, strerror(errno));
@@ -160,7 +163,7 @@ static Status argument_apply(Options *options)
     TRY(run_files_check(options, run));
     TRY(run_model(run, &model));
     TRY(settings_apply(options, run, model));
-    options_name_model(options, model->name);
+    options_name_model(options, model_argument(model));
     return options->weights ? OK : option_settle_text(options, OPTION_ID_weights, run);
 }
 

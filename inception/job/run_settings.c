@@ -2,7 +2,7 @@
  * "key: value   # from ORIGIN". */
 #include "inception/job/run_argument.h"
 
-#include "inception/models/models.h"
+#include "inception/job/named_model.h"
 #include "inception/options/config.h"
 #include "towers/record/setting_line.h"
 
@@ -10,7 +10,7 @@ Status run_model(const char *run, const Model **model)
 {
     json_t *root = json_of_run(run, "env.json");
     const char *name = json_word(root, "model");
-    Status st = name ? model_find(name, model)
+    Status st = name ? model_kept(name, run, model)
                      : FAIL(ERR_ARG,
                             "'%s' is a folder, but not a run directory: it has no env.json that names a model (for a "
                             "checkpoint, use MODEL --weights %s)",

@@ -1,11 +1,13 @@
 /* libtowers over classifier.h; see towers.h. Images in memory are a source, so that they take the way of files. */
 #include "inception/library/towers.h"
 
+#include "inception/job/named_model.h"
 #include "inception/library/classifier.h"
 #include "inception/library/worker.h"
 #include "inception/options/settle.h"
 #include "kernels/base/cores.h"
 #include "towers/data/sources/reader.h"
+#include "towers/store/weights.h"
 
 #define PUBLIC __attribute__((visibility("default")))
 
@@ -119,6 +121,12 @@ static Status options_take(towers_network *t, const char *path, const towers_opt
     for (int32_t next = 512; next >= 1; next /= 2)
         if (next < size && k < SIZES - 1) t->size[k++] = next;
     return OK;
+}
+
+/* Before a caller's threads open networks. */
+__attribute__((constructor)) static void onnx_files_enable(void)
+{
+    weights_of_network = network_values_open;
 }
 
 static Status network_load(void *network)

@@ -27,6 +27,12 @@ static void put_words(FILE *to, Verb verb)
     }
 }
 
+/* A file FILE.onnx stands where a model does. */
+static bool takes_model(Verb verb)
+{
+    return strstr(verb_info(verb)->arguments, "MODEL") && verb != VERB_FETCH;
+}
+
 static bool has_words(Verb verb)
 {
     const char *arguments = verb_info(verb)->arguments;
@@ -77,11 +83,11 @@ static void put_bash_value(FILE *to, OptionId id)
 
 static void put_bash(FILE *to)
 {
-    fputs(
-        "# bash completion of towers; written by 'towers completion bash'\n_towers() {\n"
-        "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} flags= words=\n    COMPREPLY=()\n"
-        "    if ((COMP_CWORD == 1)); then\n        mapfile -t COMPREPLY < <(compgen -W '",
-        to);
+    fputs("# bash completion of towers; written by 'towers completion bash'\n_towers() {\n"
+          "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} flags= words= networks=\n    "
+          "COMPREPLY=()\n"
+          "    if ((COMP_CWORD == 1)); then\n        mapfile -t COMPREPLY < <(compgen -W '",
+          to);
     bool first = true;
     for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
         if (verb_info(verb)->hidden) continue;
@@ -100,12 +106,13 @@ static void put_bash(FILE *to)
         }
         fputs("' words='", to);
         put_words(to, verb);
-        fputs("' ;;\n", to);
+        fputs(takes_model(verb) ? "' networks='!*.onnx' ;;\n" : "' ;;\n", to);
     }
     fputs("    esac\n    if [[ $word == -* ]]; then\n"
           "        mapfile -t COMPREPLY < <(compgen -W \"$flags\" -- \"$word\")\n"
           "    elif ((COMP_CWORD == 2)) && [[ $words ]]; then\n"
-          "        compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -W \"$words\" -- \"$word\")\n"
+          "        compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -W \"$words\" -- \"$word\"\n"
+          "            [[ $networks ]] && compgen -f -X \"$networks\" -- \"$word\")\n"
           "    else\n"
           "        compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n    fi\n}\n"
           "complete -F _towers towers\n",
@@ -165,9 +172,10 @@ static void put_zsh(FILE *to)
             if (info->letter) put_zsh_spec(to, "-", letter, id, "");
         }
         if (has_words(verb)) {
-            fputs(strstr(verb_info(verb)->arguments, "MODEL") ? "            '1:model:(" : "            '1:word:(", to);
+            fputs(takes_model(verb) ? "            '1:model:{_alternative \"model:model:(" : "            '1:word:(",
+                  to);
             put_words(to, verb);
-            fputs(")'\n", to);
+            fputs(takes_model(verb) ? ")\" \"network:network:_files -g \\*.onnx\"}'\n" : ")'\n", to);
         }
         fputs("        ) ;;\n", to);
     }

@@ -22,9 +22,11 @@ static const struct {
                    {"critic", "has no critic", "GANs"},
                    {"generator", "generates no images", "GANs"},
                    {"dropout", "has no dropout", "networks with dropout"},
-                   {"drop-path", "has no stochastic depth", "networks with stochastic depth"},
+                   {"drop-path", "has neither stochastic depth nor residual sums",
+                    "networks with stochastic depth, and networks from FILE.onnx with residual sums"},
                    {"width", "has no such size", "GANs whose width can be chosen"},
-                   {"penalty", "has no gradient penalty", "GANs with a gradient penalty"}};
+                   {"penalty", "has no gradient penalty", "GANs with a gradient penalty"},
+                   {"file", "is a network of this program, which begins from scratch", "networks from FILE.onnx"}};
 enum { MODEL_WORDS = sizeof model_words / sizeof *model_words };
 
 /* The clause that begins at `text`; returns what follows it. */
@@ -148,9 +150,10 @@ static bool model_is(const Model *model, const char *word)
 {
     if (!strcmp(word, "classifier")) return !model->phases;
     if (!strcmp(word, "dropout")) return !model->phases || model->dropout > 0;
-    if (!strcmp(word, "drop-path")) return model->drop_path > 0;
+    if (!strcmp(word, "drop-path")) return model->drop_path > 0 || model->residuals > 0;
     if (!strcmp(word, "width")) return model->width > 0;
     if (!strcmp(word, "penalty")) return model->penalty_weight > 0;
+    if (!strcmp(word, "file")) return model->file != NULL;
     return model->phases; /* critic, generator */
 }
 

@@ -27,6 +27,8 @@ typedef enum ControlFileKind {
     FILE_BATCH,
     FILE_MODEL,
     FILE_TRAIN,
+    FILE_CHOICES,
+    FILE_NETWORK,
     FILE_STATE, /* the last of a capsule */
     FILE_KINDS
 } ControlFileKind;

@@ -66,6 +66,14 @@ awk '/^```sh/ { on = 1; next } /^```/ { on = 0 } on' "$source_dir/examples/libra
 "$towers" predict runs/run images --json --top 1 --threads 1 | cmp -s - wanted || complain "predict --threads 1 gives another answer"
 ./threads runs/run images/*.ppm >"$out" 2>"$err" || complain "threads: $(cat "$out" "$err")"
 [[ $(cat "$out") == ok && ! -s $err ]] || complain "the library prints: $(cat "$out" "$err")"
+# ---- a network from a file: its run and its export, each alone
+"$towers" export runs/run mine.onnx --quiet && "$towers" train mine.onnx --data-path data --max-steps 3 -b 16 --experiment own --quiet 2>"$err" && rm mine.onnx &&
+    "$towers" export runs/own back.onnx --quiet || complain "a network from a file: $(cat "$err")"
+"$towers" predict runs/own images --json --top 1 | grep -oP '"probability":\K[0-9.]{6}' >predicted
+for given in runs/own back.onnx; do
+    ./threads $given images/*.ppm >"$out" 2>"$err" && [[ $(cat "$out") == ok ]] || complain "threads with $given: $(cat "$out" "$err")"
+    ./classify $given images/*.ppm 2>"$err" | grep -oP ' \K[0-9]\.[0-9]{4}' | diff - predicted >"$out" || complain "$given in the library: $(cat "$out" "$err")"
+done
 if localedef -i de_DE -f UTF-8 "$work/de_DE.UTF-8" 2>"$err"; then # a caller with decimal commas, as programs with windows are
     LOCPATH=$work LC_ALL=de_DE.UTF-8 ./threads runs/run/best.safetensors images/*.ppm >"$out" 2>"$err" || complain "decimal commas: $(cat "$out" "$err")"
 else

@@ -103,6 +103,8 @@ for class in a b; do
     for k in {0..39}; do { printf 'P5\n32 32\n255\n'; head -c 1024 /dev/urandom; } >"folders/$class/$k.pgm"; done
 done
 echo 'epochs: 3' >mine.yaml
+"$towers" train fashion_cnn --data-path "$work/data" --max-steps 1 --experiment one --quiet >"$out" 2>&1 &&
+    "$towers" export runs/one/last.safetensors net.onnx --quiet || complain "no network in a file: $(cat "$out")"
 options_listed >"$work/manual"
 grep -c . "$work/manual" | grep -qE '^[0-9]{3}$' || complain "options_listed: $(head -3 "$work/manual")"
 names "$source_dir" manual >found

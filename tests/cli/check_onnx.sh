@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Files written by 'towers export', run by onnxruntime and read by safetensors: logits, or the images of a generator, agree to 1e-4, for
-# one image and for several (the batch is dynamic); with --preprocess, probabilities of the bytes of a picture. The packages are installed once into a virtual environment in the user's cache.
+# one image and for several (the batch is dynamic); with --preprocess, probabilities of the bytes of a picture. So do those of a network
+# from a file. The packages are installed once into a virtual environment in the user's cache.
 . "$1/tests/support/check.sh"
 needs_python
 python_of onnx
@@ -153,6 +154,134 @@ exported xception 75 "" || status=1
 generator wgan_gp || status=1
 generator wgan_gp_keras || status=1
 
+small_data data 512 128 || status=1
+
+# a network from a file, of parts that are several ops here: what it says itself, read, and written as this program's graph
+"$python" - parts.onnx <<'PYTHON' || status=1
+import sys
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper, save_model
+nodes, tensors, random = [], [], np.random.default_rng(0)
+
+def node(kind, inputs, out, **attributes):
+    nodes.append(helper.make_node(kind, inputs.split(), out.split(), **attributes))
+
+def given(name, value, dtype=np.float32):
+    tensors.append(numpy_helper.from_array(np.asarray(value, dtype), name))
+
+def weights(name, *shape):
+    given(name, random.standard_normal(shape) / np.sqrt(np.prod(shape[1:])))
+
+def ints(name, *values):
+    given(name, values, np.int64)
+
+def standardized(name, out, shape): # weights of a convolution, with a gain
+    weights(name + ".weight", *shape)
+    given(name + ".gain", random.random((shape[0], 1, 1, 1)) + 1)
+    given(name + ".times", 0.7)
+    given(name + ".zeros", np.zeros(shape[0]))
+    ints(name + ".rows", 1, shape[0], -1)
+    ints(name + ".shape", *shape)
+    node("Reshape", f"{name}.weight {name}.rows", name + ".r")
+    node("ReduceMean", name + ".r", name + ".mean", axes=[0, 2], keepdims=0)
+    node("ReduceMean", name + ".r", name + ".kept", axes=[0, 2], keepdims=1)
+    node("Sub", f"{name}.r {name}.kept", name + ".apart")
+    node("Mul", f"{name}.apart {name}.apart", name + ".square")
+    node("ReduceMean", name + ".square", name + ".var", axes=[0, 2], keepdims=0)
+    node("Mul", f"{name}.gain {name}.times", name + ".g")
+    node("Reshape", f"{name}.g line", name + ".scale")
+    node("BatchNormalization", f"{name}.r {name}.scale {name}.zeros {name}.mean {name}.var", name + ".normed", epsilon=1e-3)
+    node("Reshape", f"{name}.normed {name}.shape", out)
+
+ints("line", -1)
+standardized("stem", "w", (8, 3, 3, 3))
+node("Conv", "x w", "a", pads=[1, 1, 1, 1])
+ints("around", 0, 0, 1, 1, 0, 0, 1, 1)
+given("filt", np.tile(np.outer([1, 2, 1], [1, 2, 1]) / 16, (8, 1, 1, 1)))
+node("Pad", "a around", "b", mode="reflect")
+node("Conv", "b filt", "c", group=8, strides=[2, 2])
+ints("groups", 0, 2, -1)
+ints("image", 0, 8, 8, 8)
+given("ones", np.ones(2))
+given("none", np.zeros(2))
+given("norm.weight", random.random((8, 1, 1)) + 1)
+node("Reshape", "c groups", "d")
+node("InstanceNormalization", "d ones none", "e")
+node("Reshape", "e image", "f")
+node("Mul", "f norm.weight", "g")
+ints("row", 0, 1, -1)
+ints("column", 0, -1, 1, 1)
+weights("eca.weight", 1, 1, 3)
+node("ReduceMean", "g", "h", axes=[2, 3], keepdims=0)
+node("Reshape", "h row", "i")
+node("Conv", "i eca.weight", "j", pads=[1, 1])
+node("Sigmoid", "j", "k")
+node("Reshape", "k column", "l")
+node("Mul", "g l", "m")
+given("eps", 1e-6)
+given("grn.weight", random.standard_normal((8, 1, 1)))
+node("ReduceL2", "m", "n1", axes=[2, 3])
+node("ReduceMean", "n1", "n2", axes=[1])
+node("Add", "n2 eps", "n3")
+node("Div", "n1 n3", "n4")
+node("Mul", "m n4", "n5")
+node("Mul", "n5 grn.weight", "n6")
+node("Add", "m n6", "o")
+weights("other.weight", 8, 8, 3, 3)
+node("Conv", "o other.weight", "p", pads=[1, 1, 1, 1])
+ints("branch", 1)
+node("Unsqueeze", "o branch", "q1")
+node("Unsqueeze", "p branch", "q2")
+node("Concat", "q1 q2", "q", axis=1)
+node("ReduceSum", "q branch", "r", keepdims=0)
+node("GlobalAveragePool", "r", "s")
+weights("select.weight", 16, 8, 1, 1)
+ints("two", 0, 2, 8, 1, 1)
+node("Conv", "s select.weight", "t")
+node("Reshape", "t two", "u")
+node("Softmax", "u", "v", axis=1)
+node("Mul", "q v", "y1")
+node("ReduceSum", "y1 branch", "y2", keepdims=0)
+weights("attn.weight", 1, 8, 1, 1)
+ints("flat", 0, 1, 64)
+ints("last", 3)
+ints("all", 0, 8, 64)
+node("Conv", "y2 attn.weight", "z1")
+node("Reshape", "z1 flat", "z2")
+node("Softmax", "z2", "z3", axis=2)
+node("Unsqueeze", "z3 last", "z4")
+node("Reshape", "y2 all", "z5")
+node("Unsqueeze", "z5 branch", "z6")
+node("MatMul", "z6 z4", "z7")
+node("Reshape", "z7 column", "z8")
+node("Mul", "y2 z8", "z9")
+node("GlobalAveragePool", "z9", "pooled")
+node("Flatten", "pooled", "features")
+weights("fc.weight", 10, 8)
+node("Gemm", "features fc.weight", "logits", transB=1)
+ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("x", ["N", 3, 16, 16]), ("logits", ["N", 10]))]
+save_model(helper.make_model(helper.make_graph(nodes, "parts", ends[:1], ends[1:], tensors), opset_imports=[helper.make_opsetid("", 17)], ir_version=8), sys.argv[1])
+PYTHON
+normalized=(--mean 0.485,0.456,0.406 --std 0.229,0.224,0.225 --quiet)
+"$driver" parts.onnx 0 0 "" - 3 parts >/dev/null || status=1
+"$towers" export parts.onnx parts-bytes.onnx --preprocess "${normalized[@]}" || status=1
+"$python" - <<'PYTHON' || status=1
+import numpy as np, onnx, onnxruntime
+pixels, ours = np.fromfile("parts.pixels", np.uint8).reshape(3, 16, 16, 3), np.fromfile("parts.logits", np.float32).reshape(3, 10)
+mean, std = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
+images = ((pixels / np.float32(255) - mean) / std).transpose(0, 3, 1, 2)
+wanted = {"parts": ours, "parts-bytes": np.exp(ours) / np.exp(ours).sum(1, keepdims=True)}
+for name, entry in (("parts", images), ("parts-bytes", pixels)):
+    onnx.checker.check_model(onnx.load(name + ".onnx"), full_check=True)
+    session = onnxruntime.InferenceSession(name + ".onnx", providers=["CPUExecutionProvider"])
+    (theirs,) = session.run(None, {session.get_inputs()[0].name: entry})
+    error = np.abs(theirs - wanted[name]).max() / np.abs(wanted[name]).max()
+    print(f"{name}: largest difference {error:.1e} of the largest, which differ by {wanted[name].std(0).max():.2g} among images")
+    assert error < 1e-5 and wanted[name].std(0).max() > 1000 * error, (error, wanted[name])
+PYTHON
+"$towers" export parts.onnx parts-int8.onnx --int8 --data-path data "${normalized[@]}" 2>err && status=1
+grep -q "its weights are computed from others" err || { cat err; status=1; }
+
 # --preprocess of a calibrated run divides by its temperature; with several classes for an image it has a sigmoid; what it cannot do
 probabilities() { # FILE.onnx FORMULA
     "$python" - "$@" <<'PYTHON'
@@ -165,7 +294,6 @@ assert np.abs(theirs - wanted).max() < 1e-6, (theirs, wanted)
 PYTHON
 }
 run=runs/calibrated
-small_data data 512 128 || status=1
 "$towers" train fashion_cnn --data-path data --epochs 4 --batch-size 16 --experiment calibrated --quiet 2>/dev/null || status=1
 "$towers" eval $run --calibrate --quiet >/dev/null || status=1
 "$driver" fashion_cnn 28 10 "" $run/best.safetensors 3 ours || status=1

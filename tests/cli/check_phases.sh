@@ -226,7 +226,7 @@ refused() { # STATUS WORDS ARGUMENT...
 }
 refused 2 "--smoothing has no effect: wgan_gp predicts no classes" --smoothing 0.1
 refused 2 "--dropout has no effect: wgan_gp has no dropout" --dropout 0.5
-refused 2 "--drop-path has no effect: wgan_gp has no stochastic depth" --drop-path 0.1
+refused 2 "--drop-path has no effect: wgan_gp has neither stochastic depth nor residual sums" --drop-path 0.1
 refused 2 "--eval-interval has no effect" --eval-interval 2
 refused 2 "leaves the phase generator nothing to train" --freeze "generator.*"
 refused 5 "sums of its gradient penalty would be rounded to 16 bits" --amp

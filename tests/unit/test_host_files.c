@@ -6,7 +6,9 @@
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 #include "towers/guard/capsule_files.h"
+#include "towers/replica/replica.h"
 #include "towers/store/manifest.h"
+#include "towers/store/run_dir.h"
 #include "towers/supervisor/host_files.h"
 
 #include <dirent.h>
@@ -50,6 +52,8 @@ static void capsule_put(const char *name)
     assert_int_equal(manifest_create(5, &manifest), OK);
     assert_int_equal(manifest_write_text(manifest, path, CAPSULE_BATCH, "images"), OK);
     assert_int_equal(manifest_write_text(manifest, path, CAPSULE_MODEL, text), OK);
+    assert_int_equal(manifest_write_text(manifest, path, CHOICES_FILE, "kernels of a GPU"), OK);
+    assert_int_equal(manifest_write_text(manifest, path, NETWORK_FILE, "a network"), OK);
     assert_int_equal(manifest_write_text(manifest, path, CAPSULE_STATE, "{}"), OK);
     assert_int_equal(manifest_finish(manifest, path), OK);
     manifest_destroy(manifest);
@@ -162,8 +166,9 @@ TEST_WITH(test_brought, scratch_make, scratch_drop)
     assert_string_equal(problems, "");
     assert_same("run/rank1-samples.csv", "theirs/rank1-samples.csv");
     assert_same("run/stack-tower-2.txt", "theirs/stack-tower-2.txt");
-    for (int i = 0; i < 4; i++) {
-        static const char *const names[] = {"MANIFEST", CAPSULE_BATCH, CAPSULE_MODEL, CAPSULE_STATE};
+    for (int i = 0; i < 6; i++) {
+        static const char *const names[] = {"MANIFEST",   CAPSULE_BATCH, CAPSULE_MODEL,
+                                            CHOICES_FILE, NETWORK_FILE,  CAPSULE_STATE};
         char a[128], b[128];
         snprintf(a, sizeof a, "run/nan-step-5-tower-3/%s", names[i]);
         snprintf(b, sizeof b, "theirs/nan-step-5-tower-3/%s", names[i]);

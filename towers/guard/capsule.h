@@ -13,6 +13,7 @@
  *                                              than the step before if steps under way on a GPU had already changed
  *                                              them (--nan-policy skip)
  *                         /plans.txt           the kernels that a GPU had chosen (Backend.choices_text)
+ *                         /network.onnx        of a network that was read from a file: its structure, as the run keeps it
  *                         /MANIFEST            the same format as in a checkpoint
  *
  * Written like a checkpoint: into a temporary directory, each file fsynced, then renamed. The reader treats it as

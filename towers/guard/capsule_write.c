@@ -8,6 +8,7 @@
 #include "towers/replica/ledger.h"
 #include "towers/replica/snapshot.h"
 #include "towers/store/manifest.h"
+#include "towers/store/run_dir.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -174,6 +175,19 @@ static Status choices_write(Device *device, const char *directory, Manifest *man
     return st;
 }
 
+/* The structure of a network from a file, which no program can make without it. */
+static Status structure_copy(const TrainJob *job, const char *directory, Manifest *manifest)
+{
+    char from[PATH_BYTES], to[PATH_BYTES];
+    FileSum sum;
+    TRY(path_join(from, job->run_dir, NETWORK_FILE));
+    if (place_access(from, F_OK) != 0) return OK; /* a network of this program, or a host where the run did not begin */
+    TRY(path_join(to, directory, NETWORK_FILE));
+    TRY(run_file_copy(from, to));
+    TRY(file_sum(to, &sum));
+    return manifest_add(manifest, NETWORK_FILE, &sum, NULL, 0);
+}
+
 /* The tensor lists must live as long as the manifest, which borrows their names. */
 static Status files_write(TowerProcess *p, const CapsuleSource *source, const char *directory)
 {
@@ -191,6 +205,7 @@ static Status files_write(TowerProcess *p, const CapsuleSource *source, const ch
         TRY_OUT(manifest_write_tensors(manifest, directory, CAPSULE_TRAIN, train.tensor, train.count, NULL, 0));
     TRY_OUT(manifest_write_text(manifest, directory, CAPSULE_STATE, state));
     TRY_OUT(choices_write(&p->replica->device, directory, manifest));
+    TRY_OUT(structure_copy(p->job, directory, manifest));
     TRY_OUT(manifest_finish(manifest, directory));
 out:
     manifest_destroy(manifest);

@@ -6,7 +6,9 @@
 #include "towers/files/files.h"
 #include "towers/guard/capsule.h"
 #include "towers/guard/capsule_files.h"
+#include "towers/replica/replica.h"
 #include "towers/store/manifest.h"
+#include "towers/store/run_dir.h"
 #include "towers/train/samples_log.h"
 
 #include <dirent.h>
@@ -14,11 +16,10 @@
 enum { PIECE = 1 << 18 };
 static const uint64_t RUN_MAX = 8ull << 30; /* bytes that rank 0 takes from all others */
 
-static const char *const capsule_names[FILE_KINDS] = {[FILE_MANIFEST] = "MANIFEST",
-                                                      [FILE_BATCH] = CAPSULE_BATCH,
-                                                      [FILE_MODEL] = CAPSULE_MODEL,
-                                                      [FILE_TRAIN] = CAPSULE_TRAIN,
-                                                      [FILE_STATE] = CAPSULE_STATE};
+static const char *const capsule_names[FILE_KINDS] = {
+    [FILE_MANIFEST] = "MANIFEST", [FILE_BATCH] = CAPSULE_BATCH,  [FILE_MODEL] = CAPSULE_MODEL,
+    [FILE_TRAIN] = CAPSULE_TRAIN, [FILE_CHOICES] = CHOICES_FILE, [FILE_NETWORK] = NETWORK_FILE,
+    [FILE_STATE] = CAPSULE_STATE};
 
 /* The name of a file that is no part of a capsule, in the run directory of any rank. */
 static void file_name(int rank, const ControlFile *file, char *name, size_t bytes)

@@ -108,6 +108,17 @@ static void phases_print(const TrainJob *job, FILE *to)
             job->same_batch ? "with one batch of images" : "each with the next batch of images");
 }
 
+/* A network from a file may have been trained with another one. */
+static void normalization_print(const Model *model, const ModelOptions *options, FILE *to)
+{
+    const float *mean = model_mean(model, options), *std = model_std(model, options);
+    fprintf(to, "pixels         in [0, 1], minus");
+    for (int i = 0; i < options->channels; i++) fprintf(to, "%s%.6g", i ? "," : " ", (double)mean[i]);
+    fprintf(to, ", divided by");
+    for (int i = 0; i < options->channels; i++) fprintf(to, "%s%.6g", i ? "," : " ", (double)std[i]);
+    fputc('\n', to);
+}
+
 /* ---- the header */
 
 Status introduction_print(const TrainJob *job, const char *device, const char *sums, FILE *to)
@@ -121,6 +132,7 @@ Status introduction_print(const TrainJob *job, const char *device, const char *s
     if (frozen) fprintf(to, " (%s frozen)", count_text(frozen, text));
     fprintf(to, ", input %d x %d, %s%s\n", options->side, options->side, dtype_name(job->program.compute),
             job->device.tf32 ? " (TF32 products)" : "");
+    if (job->program.model->file) normalization_print(job->program.model, options, to);
     if (job->initial_weights) fprintf(to, "weights        %s\n", job->initial_weights);
     data_print(job, to);
     guess_print(job, to);
