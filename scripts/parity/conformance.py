@@ -4,6 +4,7 @@ docs/results/conformance.md.
 
 Usage: PYTHON_WITH_THE_PACKAGES scripts/parity/conformance.py TOWERS > docs/results/conformance.md
        ... --check TOWERS PAGE     also compare the verdicts with those of the page
+       ... --weights TOWERS PAGE   of --check, the rows of inception/models/weights.json alone: any torchvision and timm will do
 
 A row is `equal` (compared with the package itself), `alias` (another spelling of an option of ours: --print-config shows the same settings),
 `cited` (a recipe whose source is in no package), `refused` (towers ends with exit code 2 and says what to use instead) or `differs` (the
@@ -449,28 +450,78 @@ def checkpoint():
     return "equal", "of two among `state_dict_ema`, `model_ema`, `state_dict` and `model` the one that timm takes, in all 12 pairs; `--weights-key` takes the other"
 
 
-def published(name, tag):
+def weights_table():
+    with open(os.path.join(HERE, "..", "..", "inception", "models", "weights.json"), encoding="utf-8") as table:
+        return json.load(table)
+
+
+def of_timm(row, name):
     """A row of inception/models/weights.json against timm's configuration of these weights."""
     from timm.models import get_pretrained_cfg
-    with open(os.path.join(HERE, "..", "..", "inception", "models", "weights.json")) as table:
-        row = next(row for row in json.load(table) if row["model"] == name)
-    cfg, settings = get_pretrained_cfg(f"{name}.{tag}"), row["settings"]
-    numbers = lambda key: tuple(float(value) for value in settings[key].split(","))
-    side = int(settings["img_size"])
-    assert (numbers("mean"), numbers("std"), settings["interpolation"], side) == (cfg.mean, cfg.std, cfg.interpolation, cfg.input_size[1]), (settings, cfg)
-    assert int(settings["eval_resize"]) == int(side / cfg.crop_pct) and settings["crop"] == cfg.crop_mode, (settings, cfg)
+    cfg, settings = get_pretrained_cfg(name), row["settings"]
+    mean, std, side = numbers_of(settings["mean"]), numbers_of(settings["std"]), int(settings["img_size"])
+    assert (settings["interpolation"], side, int(settings["eval_resize"]), settings["crop"]) == (
+        cfg.interpolation, cfg.input_size[1], int(cfg.input_size[1] / cfg.crop_pct), cfg.crop_mode), (settings, cfg)
+    if (mean, std) != (cfg.mean, cfg.std):
+        assert (mean, std) == (lite_numbers(127 / 255), lite_numbers(128 / 255)) and "normalized as TensorFlow" in row["title"], (settings, cfg)
+        assert row["address"] == cfg.url and cfg.num_classes == classes_of(row), (row, cfg)
+        return "differs", (f"address, size and crop are timm's, which normalizes with {cfg.mean[0]} and {cfg.std[0]}; here it is TensorFlow's (pixel - 127) / 128, "
+                           "as the weights were trained")
     if cfg.url:
-        assert row["address"] == cfg.url, (row["address"], cfg.url)
-        return "equal", "address, size, crop, interpolation, mean and std"
+        assert row["address"] == cfg.url and cfg.num_classes == classes_of(row), (row, cfg)
+        return "equal", "address, size, crop, interpolation, mean, std and classes"
     assert cfg.hf_hub_id and "up to 0.6" in row["title"], f"{name}: timm has another source of its weights, and the title of ours does not say so: {cfg}"
     return "differs", (f"size, crop, interpolation, mean and std are timm's; today it takes the file of {cfg.hf_hub_id}, {cfg.num_classes} classes, here it is the file "
-                       "of timm up to 0.6, 1001 classes")
+                       f"of timm up to 0.6, {classes_of(row)} classes")
+
+
+def numbers_of(text):
+    return tuple(float(value) for value in text.split(","))
+
+
+def lite_numbers(value):
+    return (round(value, 6),) * 3
+
+
+def classes_of(row):
+    with open(os.path.join(HERE, "..", "..", "inception", "models", "imagenet.txt"), encoding="utf-8") as names:
+        return len(names.read().splitlines()) + (row["class_names"] == "imagenet-background")
+
+
+RENAMED = {  # an address of older versions of torchvision: that of today
+    "https://download.pytorch.org/models/efficientnet_b0_rwightman-3dd342df.pth": "https://download.pytorch.org/models/efficientnet_b0_rwightman-7f5810bc.pth"}
+
+
+def of_torchvision(row, name):
+    """A row of inception/models/weights.json against torchvision's weights of that name."""
+    import torch
+    import torchvision
+    family, version = name.split(".")
+    weights = getattr(getattr(torchvision.models, family), version)
+    settings, transform = row["settings"], weights.transforms()
+    assert row["address"] == RENAMED.get(weights.url, weights.url), (row["address"], weights.url)
+    assert (settings["img_size"], settings["eval_resize"], settings["interpolation"], settings["crop"]) == (
+        str(transform.crop_size[0]), str(transform.resize_size[0]), transform.interpolation.value, "center"), (settings, transform)
+    assert classes_of(row) == len(weights.meta["categories"]), row
+    # The builders of two networks set transform_input with these weights: their first operation takes ImageNet's normalization back.
+    mean, std = torch.tensor(transform.mean)[:, None, None], torch.tensor(transform.std)[:, None, None]
+    pixels = torch.rand(2, 3, 5, 5, generator=torch.Generator().manual_seed(1))
+    wanted, again = (pixels - mean) / std, ""
+    build = {"googlenet": torchvision.models.GoogLeNet, "inception_v3": torchvision.models.Inception3}.get(row["model"])
+    if build:
+        with torch.no_grad():
+            wanted = build(transform_input=True, init_weights=False)._transform_input(wanted)
+        again = " (with transform_input, which its builder sets)"
+    ours = (pixels - torch.tensor(numbers_of(settings["mean"]))[:, None, None]) / torch.tensor(numbers_of(settings["std"]))[:, None, None]
+    assert (ours - wanted).abs().max() < 1e-5, (settings, transform)
+    return "equal", f"address, size, crop, interpolation, mean, std{again} and the number of classes"
 
 
 def weights_rows():
-    yield "`--initial-checkpoint` of a file with averaged weights", "timm", checkpoint
-    for name in ("inception_v4", "inception_resnet_v2"):
-        yield f"`--pretrained imagenet` of {name}", "timm", lambda name=name: published(name, "tf_in1k")
+    for row in weights_table():
+        package, name = re.match(r"(timm|torchvision) ([\w.]+)", row["title"]).groups()
+        compare = {"timm": of_timm, "torchvision": of_torchvision}[package]
+        yield f"`--pretrained {row['name']}` of {row['model']}", package, lambda row=row, name=name, compare=compare: compare(row, name)
 
 
 def alias_rows():
@@ -503,6 +554,7 @@ def alias_rows():
         *((f"--augment --flip {none}", "--augment --flip none") for none in ("false", "0", "0.0")), ("--amp --amp-dtype bfloat16", "--amp --amp-dtype bf16"),
         ("--amp --amp-dtype float16", "--amp --amp-dtype fp16"))
     yield from recipe_rows()
+    yield "`--initial-checkpoint` of a file with averaged weights", "timm", checkpoint
     yield from weights_rows()
 
 
@@ -615,14 +667,14 @@ def versions():
     return ", ".join(found)
 
 
-checks = sys.argv[1:2] == ["--check"]
+checks = sys.argv[1:2] in (["--check"], ["--weights"])
 if len(sys.argv) != (4 if checks else 2):
     print(__doc__.strip().split("\n\n")[1], file=sys.stderr)
     sys.exit(2)
 towers = os.path.abspath(sys.argv[2 if checks else 1])
 os.environ.setdefault("KERAS_BACKEND", "torch")
 lines, bad = [], 0
-for name, whose, compare in rows():
+for name, whose, compare in (weights_rows() if sys.argv[1] == "--weights" else rows()):
     try:
         verdict, what = compare()
     except AssertionError as error:

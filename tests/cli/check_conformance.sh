@@ -43,6 +43,15 @@ else
     left_out "borrowed names against the packages: no Python with torch, torchvision and timm"
 fi
 
+# Published weights by any torchvision and timm, whose tables say more of them than their own names.
+python_with 'torch, torchvision, timm' "$kept/timm/bin/python"
+if [ -n "$python" ]; then
+    "$python" "$source_dir/scripts/parity/conformance.py" --weights "$towers" "$page" >"$out" 2>"$err" || complain "$(grep WRONG "$out"; cat "$err")"
+    [ "$(grep -c '^| `--pretrained ' "$out")" = "$(grep -c '"model":' "$source_dir/inception/models/weights.json")" ] || complain "a row of weights.json was not compared: $(cat "$out")"
+else
+    left_out "published weights against the packages: no Python with torch, torchvision and timm"
+fi
+
 # Weights as timm saves them, of networks that only timm has, and of one that both have.
 python_with 'torch, timm, PIL' "$kept/timm/bin/python" # which scripts/parity/fidelity.sh has installed
 if [ -n "$python" ]; then

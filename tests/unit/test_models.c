@@ -10,6 +10,7 @@
 
 #include "inception/models/models.h"
 #include "tests/support/towers_program.h"
+#include "towers/files/files.h"
 #include "towers/graph/program.h"
 
 typedef struct Form {
@@ -117,6 +118,45 @@ TEST(test_counts)
         while (i < sizeof rows / sizeof *rows && strcmp(rows[i].form.model, (*m)->name) != 0) i++;
         if (i == sizeof rows / sizeof *rows) fail_msg("%s has no row here: add one with its counts", (*m)->name);
     }
+}
+
+/* ---- normalization */
+
+/* Whether the numbers at `text`, one for all channels or one for each, are these up to the digits that a page has. */
+static bool numbers_are(const char *text, const float values[3])
+{
+    bool one = true;
+    for (int c = 0; c < 3; c++) {
+        char *end = NULL;
+        float value = strtof(text, &end);
+        if (end == text || fabsf(value - values[c]) > 6e-4f) return false;
+        one = one && *end != ',';
+        if (!one) text = end + (*end == ',');
+    }
+    return true;
+}
+
+/* docs/data.md has the mean and deviation of every network, but of those that take pixels as they are. */
+TEST(test_normalizations_of_the_page)
+{
+    static const float zeros[3] = {0, 0, 0}, ones[3] = {1, 1, 1};
+    char *page = NULL;
+    size_t bytes;
+    assert_int_equal(file_load(TOWERS_SOURCE_DIR "/docs/data.md", OF_USER, ERR_IO, 1 << 20, &page, &bytes), OK);
+    char *table = strstr(page, "| networks | mean | deviation |"), *end = table ? strstr(table, "\n\n") : NULL;
+    if (!end) fail_msg("docs/data.md has no table of networks, mean and deviation");
+    *end = 0;
+    for (const Model *const *m = all_models; *m; m++) {
+        char name[80];
+        snprintf(name, sizeof name, "`%s`", (*m)->name);
+        const char *named = strstr(table, name);
+        if (!named && !memcmp((*m)->mean, zeros, sizeof zeros) && !memcmp((*m)->std, ones, sizeof ones)) continue;
+        const char *mean = named ? strstr(named, " | ") : NULL, *deviation = mean ? strstr(mean + 3, " | ") : NULL;
+        if (!deviation) fail_msg("docs/data.md does not say how the pixels of %s are normalized", (*m)->name);
+        if (!numbers_are(mean + 3, (*m)->mean) || !numbers_are(deviation + 3, (*m)->std))
+            fail_msg("docs/data.md gives %s another mean or deviation: %.80s", (*m)->name, mean);
+    }
+    free(page);
 }
 
 /* ---- names */
