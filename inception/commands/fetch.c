@@ -6,6 +6,7 @@
 #include "inception/job/download.h"
 #include "inception/models/models.h"
 #include "towers/files/json.h"
+#include "towers/remote/address.h"
 
 #include <ctype.h>
 
@@ -66,6 +67,9 @@ static Status address_row(const Options *o, const char *address, char digest[SHA
 {
     const char *file = strrchr(address, '/') + 1;
     size_t length = strcspn(file, "?#");
+    if (address_may_hide(address))
+        return FAIL(ERR_ARG, "an address with a user name, a password or a query is not taken, because messages repeat "
+                             "it: leave that out");
     bool plain = length > 0 && file[0] != '.' && !file[length];
     for (size_t i = 0; i < length; i++) plain = plain && (isalnum((unsigned char)file[i]) || strchr("._-", file[i]));
     if (!plain) return FAIL(ERR_ARG, "'%s' does not end in the name of a file", address);

@@ -3,16 +3,23 @@
 
 #include "inception/job/download.h"
 
-Status cached_path(const char *file, char path[PATH_BYTES])
+Status cache_folder(const char *kind, char path[PATH_BYTES])
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     bool given = cache && *cache == '/';
     if (!given && (!home || !*home))
         return FAIL(ERR_ARG, "there is no place for downloads: neither XDG_CACHE_HOME nor HOME is set");
-    if (snprintf(path, PATH_BYTES, "%s%s/towers/weights/%s", given ? cache : home, given ? "" : "/.cache", file) >=
+    if (snprintf(path, PATH_BYTES, "%s%s/towers/%s", given ? cache : home, given ? "" : "/.cache", kind) >=
         PATH_BYTES - 64)
         return FAIL(ERR_ARG, "the path of the cache is too long");
     return OK;
+}
+
+Status cached_path(const char *file, char path[PATH_BYTES])
+{
+    char kind[PATH_BYTES];
+    snprintf(kind, sizeof kind, "weights/%s", file);
+    return cache_folder(kind, path);
 }
 
 void cached_address(const Options *o, const PublishedRow *row, char address[PATH_BYTES])
@@ -34,11 +41,21 @@ typedef struct Shown {
 static void progress_show(void *context, int64_t done, int64_t all)
 {
     Shown *shown = context;
-    int64_t at = all ? 100 * done / all : done >> 20, step = shown->tty ? 1 : all ? 10 : 64;
+    bool known = all > 0;
+    int64_t at = known ? 100 * done / all : done >> 20, step = shown->tty ? 1 : known ? 10 : 64;
     if (at / step == shown->at / step) return;
     shown->at = at;
-    text_printf(stderr, "%s%s: %.1f MB%s", shown->tty ? "\r" : "", shown->file, (double)done / 1e6, all ? "" : "\n");
-    if (all) fprintf(stderr, " of %.1f MB (%d %%)%s", (double)all / 1e6, (int)at, shown->tty && at < 100 ? "" : "\n");
+    if (shown->tty) fputc('\r', stderr);
+    text_printf(stderr, "%s: %.1f MB", shown->file, (double)done / 1e6);
+    if (!known && !shown->tty) fputc('\n', stderr);
+    if (known) fprintf(stderr, " of %.1f MB (%d %%)%s", (double)all / 1e6, (int)at, shown->tty && at < 100 ? "" : "\n");
+}
+
+static void again_show(void *context, const char *line)
+{
+    const Shown *shown = context;
+    if (shown->tty) fputs("\r\33[K", stderr);
+    text_printf(stderr, "%s\n", line);
 }
 
 /* Who can change the answers of a server can also make a file whose digest begins with a few given digits. */
@@ -68,9 +85,10 @@ Status cached_weights(const Options *o, const PublishedRow *row, char path[PATH_
                                 .path = path,
                                 .sha256 = row->sha256,
                                 .bytes = row->bytes,
-                                .stall_seconds = o->stall,
-                                .progress = o->quiet ? NULL : progress_show,
-                                .context = &shown});
+                                .patience = {.net_timeout = o->net_timeout, .stall_seconds = o->stall},
+                                .watch = {.progress = o->quiet ? NULL : progress_show,
+                                          .again = o->quiet ? NULL : again_show,
+                                          .context = &shown}});
 }
 
 Status cached_named(const Options *o, const char *model, const char *name, char path[PATH_BYTES])

@@ -1,10 +1,12 @@
-/* Published weights on this machine: $XDG_CACHE_HOME/towers/weights/FILE, or below ~/.cache. */
+/* Published weights on this machine: $XDG_CACHE_HOME/towers/weights/FILE, or below ~/.cache. Data have a folder beside them. */
 #pragma once
 
 #include "inception/models/published.h"
 #include "inception/options/options.h"
 #include "towers/files/files.h"
 
+/* The folder for downloads of a kind ("data"), which is not created. ERR_ARG if there is neither XDG_CACHE_HOME nor HOME. */
+NODISCARD Status cache_folder(const char *kind, char path[PATH_BYTES]);
 /* The folder is not created. ERR_ARG if there is neither XDG_CACHE_HOME nor HOME. */
 NODISCARD Status cached_path(const char *file, char path[PATH_BYTES]);
 /* The address of a row, or of its file below --mirror. */

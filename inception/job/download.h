@@ -1,4 +1,4 @@
-/* Download a file over HTTP by libcurl, and keep it only if its SHA-256 is the expected one.
+/* Download a file over HTTP (towers/remote/transport.h), and keep it only if its SHA-256 is the expected one.
  *
  * The bytes go to FILE.part beside FILE; an interrupted download is resumed from there, also by another call. A server
  * that does not resume sends the file from its start. The finished file is hashed as a whole, then renamed; if it is not the
@@ -7,23 +7,19 @@
 #pragma once
 
 #include "inception/models/published.h"
+#include "towers/remote/transport.h"
 
 typedef struct Download {
     const char *address, *path; /* of the file to write */
     const char *sha256;         /* hexadecimal digits: all 64, or the first 8 or more */
     int64_t bytes;              /* 0: not known */
-    int64_t stall_seconds;      /* without a byte, after which the transfer is given up; 0: 60 */
-    void (*progress)(void *context, int64_t done, int64_t all); /* all 0: not known; NULL is fine */
-    void *context;
+    TransportConfig patience;
+    TransferWatch watch;
 } Download;
 
 /* Errors: ERR_IO for the network, a server's refusal and the disk; ERR_FORMAT if the file is not the expected one, whose
  * bytes are then removed. */
 NODISCARD Status download(const Download *d);
-
-/* The file of certificates to trust: `usual`, where libcurl looks (may be NULL), or if that is not there, as with a libcurl that
- * was built on another system, the first of those that systems have. NULL: libcurl decides. Lives as long as `usual`. */
-const char *certificates_find(const char *usual);
 
 /* Whether the file is there and has this digest (or the first digits of it). */
 bool sha256_fits(const char *path, const char *digest);

@@ -157,6 +157,7 @@ typedef struct OptionInfo { /* options.def describes what its rows fill in */
     char *flag;          /* "batch-size" */
     char letter;         /* 'b', or 0 */
     bool local;          /* programs of one run may have different values */
+    bool remote;         /* a path may be an address */
     const char *aliases; /* comma separated, or NULL */
     uint64_t verbs;      /* one bit per Verb, and the two flags below */
     const char *metavar; /* NULL for flags and choices */

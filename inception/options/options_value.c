@@ -1,8 +1,10 @@
 /* Convert an option's value from text, with its range or choices in error messages, and back to text. */
 #include "inception/options/options_internal.h"
 #include "kernels/base/text.h"
+#include "towers/remote/address.h"
 
 #include <ctype.h>
+#include <strings.h>
 
 #include "inception/models/near_name.h"
 #include "inception/options/values.h"
@@ -129,10 +131,13 @@ Status address_check(const char *text, const char *label)
 {
     size_t scheme = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-");
     if (!isalpha((unsigned char)text[0]) || strncmp(text + scheme, "://", 3) != 0) return OK;
+    bool loud = !is_address(text) && (!strncasecmp(text, "http://", 7) || !strncasecmp(text, "https://", 8) ||
+                                      !strncasecmp(text, "s3://", 5));
+    if (loud) return FAIL(ERR_ARG, "%s: %.*s:// is expected in small letters", label, (int)scheme, text);
     return FAIL(ERR_ARG,
-                "%s: '%s' is the address of a store, but only files and folders are read and written: mount it, or "
-                "copy it with the tools of %.*s",
-                label, text, (int)scheme, text);
+                "%s: %.*s://... is the address of a store, but only files and folders are read and written here: mount "
+                "it, or copy it with the tools of %.*s",
+                label, (int)scheme, text, (int)scheme, text);
 }
 
 Status read_value(const OptionInfo *info, const char *text, const char *label, OptionValue *value)
@@ -150,7 +155,12 @@ Status read_value(const OptionInfo *info, const char *text, const char *label, O
     if (!*text) return FAIL(ERR_ARG, "%s: the value is empty", label);
     if (strlen(text) > TEXT_MOST) return FAIL(ERR_ARG, "%s: the value is longer than %d bytes", label, TEXT_MOST);
     bool place = strstr(info->metavar, "PATH") || strstr(info->metavar, "FILE") || strstr(info->metavar, "DIR");
-    if (place) TRY(address_check(text, label));
+    if (strstr(info->metavar, "ADDRESS") && address_may_hide(text))
+        return FAIL(ERR_ARG,
+                    "%s: an address with a user name, a password or a query is not taken, because messages repeat it: "
+                    "leave that out",
+                    label);
+    if (place && !(info->remote && is_address(text))) TRY(address_check(text, label));
     value->text = text;
     return OK;
 }

@@ -150,6 +150,14 @@ static void options_print(FILE *to, Verb verb)
 
 /* ---- docs/options.md */
 
+/* Up to the first sign behind which there is a blank, or the end: others stand in numbers and addresses. */
+static size_t clause_bytes(const char *text)
+{
+    size_t bytes = strcspn(text, ";:,");
+    while (text[bytes] && text[bytes + 1] != ' ') bytes += 1 + strcspn(text + bytes + 1, ";:,");
+    return bytes;
+}
+
 static void put_index_row(FILE *to, OptionId id)
 {
     OptionWords words;
@@ -160,7 +168,7 @@ static void put_index_row(FILE *to, OptionId id)
     put_cell_code(to, words.term);
     if (home != VERB_NONE) fprintf(to, "](commands/%s.md#--%s)", verb_info(home)->name, option_info(id)->flag);
     fputs(" | ", to);
-    fprintf(to, "%.*s | ", (int)strcspn(option_info(id)->help, ";:,"), option_info(id)->help);
+    fprintf(to, "%.*s | ", (int)clause_bytes(option_info(id)->help), option_info(id)->help);
     for (Verb verb = VERB_NONE + 1, k = 0; verb < VERB_COUNT && !option_belongs(id, VERB_NONE); verb++)
         if (option_belongs(id, verb)) fprintf(to, "%s%s", k++ ? ", " : "", verb_info(verb)->name);
     fputs(option_belongs(id, VERB_NONE) ? "all |\n" : " |\n", to);

@@ -210,9 +210,10 @@ if command -v zsh >/dev/null; then zsh -n "$work/zsh" || complain "the zsh compl
 if command -v fish >/dev/null; then fish -n "$work/fish" || complain "the fish completion is not fish"; fi
 refused "one of bash, zsh, fish" completion tcsh
 refused "no shell given" completion
-refused "'s3://bucket/runs' is the address of a store" train $model --dataset synthetic --output-dir s3://bucket/runs
-refused "'gs://bucket/set' is the address of a store" train $model --data-path gs://bucket/set
-refused "'https://host/set.tar' is the address of a store" data info https://host/set.tar
+refused "s3://... is the address of a store" train $model --dataset synthetic --output-dir s3://bucket/runs
+refused "gs://... is the address of a store" train $model --data-path gs://bucket/set
+refused "https://... is the address of a store" data convert photos https://host/set.tar
+refused "https://... is the address of a store" predict https://host/run photos
 refused "that is --sched step --decay-epochs 1" train $model --lr-scheduler exponentiallr
 refused "(1 to 4096)" train $model --towers 4097
 refused "control character" train $model --experiment $'a\nb'

@@ -69,11 +69,25 @@ refused() {
 
 fetched "$base/good/$name" "$name"
 fetched "$base/good/$big" "$big"
+rm "$cache/$big"
+touch -d '31 days ago' "$cache/old-12345678.bin.part" "$cache/old-12345678.bin"
+touch "$cache/new-12345678.bin.part"
+get "$base/good/$big" || complain "a file anew: $(cat "$err")"
+[[ $(cd "$cache" && echo *-12345678*) == "new-12345678.bin.part old-12345678.bin" ]] || complain "old beginnings: $(ls "$cache")"
+rm "$cache"/*-12345678*
 fetched "$base/redirect/$big" "$big"
 fetched "$base/norange/$big" "$big"
 fetched "$base/cutonce/$big" "$big"
 fetched "$base/busy/$name" "$name"
 fetched "$base/slow/$big" "$big"
+fetched "$base/hangup/$name" "$name"
+fetched "$base/limited/$name" "$name"
+grep -q "answers 429: too many requests; trying again in 1.0 s" "$err" || complain "Retry-After is not waited for: $(cat "$err")"
+# what broke off goes on if it is still the same version; else the bytes of two would be joined
+fetched "$base/tagged/$big" "$big"
+grep -q "^/tagged/$big bytes=1500000- \"1\"$" requests || complain "a version is not resumed: $(grep tagged requests)"
+fetched "$base/changed/$big" "$big"
+grep -q "^/changed/$big bytes=1500000- \"1\"$" requests || complain "a changed version is not noticed: $(grep changed requests)"
 fetched "$base/good/$name" "$name"
 grep -q "^/cutonce/$big bytes=1500000-" requests || complain "a broken transfer is not resumed: $(grep cutonce requests)"
 grep -q 'downloading' "$err" || complain "nothing is said about the download"
@@ -127,17 +141,20 @@ fi
 
 # bad ends: nothing is left under the file's name
 rm -rf "$cache"
-refused 6 "run the same command again to resume" fetch "$base/cut/$big" --sha256 "$big_digest"
+refused 6 "run the same command again to resume" fetch "$base/cut/$big" --sha256 "$big_digest" --net-timeout 2
 [[ -s $cache/$big.part ]] || complain "the beginning of a broken download is not kept"
-refused 6 "the server answers 404" fetch "$base/missing/$name" --sha256 "$digest"
+refused 6 "the server answers 404: it is not there; check the address" fetch "$base/missing/$name" --sha256 "$digest"
+refused 6 "the server answers 403: it is forbidden" fetch "$base/forbidden/$name" --sha256 "$digest"
+refused 6 "the server answers 503: the server is busy; it asks to wait 100 s, longer than --net-timeout allows" fetch "$base/later/$name" --sha256 "$digest" --net-timeout 20
+refused 6 "the name of the host cannot be resolved (DNS)" fetch "http://no-such-host.invalid/$name" --sha256 "$digest" # a name that never answered: soon
 refused 6 "cannot download" fetch "$base/loop/$name" --sha256 "$digest"
 refused 6 "cannot download" fetch "$base/file/$name" --sha256 "$digest"
 # one that does not resume and breaks off far in is not asked for ever
 : >requests
-refused 6 "the server begins anew each time" fetch "$base/cutfar/$long" --sha256 "$long_digest" --quiet
+refused 6 "the server begins anew each time" fetch "$base/cutfar/$long" --sha256 "$long_digest" --quiet --net-timeout 3
 [[ $(wc -l <requests) -le 6 ]] || complain "a server that always breaks off is asked $(wc -l <requests) times"
 rm -rf "$cache"
-refused 6 "the connection ended after" fetch "$base/stuck/$big" --sha256 "$big_digest" --stall 1
+refused 6 "nothing, or too little, came in time after" fetch "$base/stuck/$big" --sha256 "$big_digest" --stall 1 --net-timeout 2
 rm -rf "$cache"
 refused 3 "is not the expected file: its SHA-256 is $digest" fetch "$base/good/$name" --sha256 "${digest//[0-9]/0}"
 refused 3 "is not the expected file" fetch "$base/long/$name" --sha256 "$digest"
@@ -158,13 +175,31 @@ rm -rf "$cache"
 : >requests
 refused 6 "cannot download" fetch "$safe/other/$name" --sha256 "$digest"
 [[ $(wc -l <requests) == 1 && ! -e $cache/$name ]] || complain "https leads to http: $(cat requests)"
+: >requests
+refused 6 "it is redirected from https to http" fetch "$base/around/$name" --sha256 "$digest"
+grep -q "^/good/" requests && complain "https leads to http on the way: $(cat requests)"
 refused 6 "cannot download" fetch "https://localhost:$safe_port/good/$name" # which the certificate does not name
 refused 2 "only 8 of the 64 digits of its SHA-256 are known, too few for a file over http" fetch "$base/good/$name"
 refused 2 "too few for a file over http" fetch inception_v4 --mirror "$base/good"
+python3 - "$source_dir" <<'PYTHON' || complain "the digests of the table"
+import json, re, sys
+rows = json.load(open(f"{sys.argv[1]}/inception/models/weights.json"))
+assert all(row["address"].startswith("https://") for row in rows), "an address without https"
+short = {row["model"] for row in rows if len(row["sha256"]) < 64}
+page = re.search(r"Of ([^.]*) only the first digits of the digest are published", open(f"{sys.argv[1]}/docs/commands/fetch.md").read())
+assert short == set(re.findall("`(\\w+)`", page[1])), f"docs/commands/fetch.md names other weights than {short}"
+PYTHON
 refused 2 "cannot be verified; give its digest with --sha256" fetch "$base/good/plain.bin"
 refused 2 "does not end in the name of a file" fetch "$base/good/"
 refused 2 "does not end in the name of a file" fetch "$base/good/.hidden-12345678.bin"
-refused 2 "does not end in the name of a file" fetch "$base/good/a-12345678.bin?x=y"
+for secret in "http://me:hush@127.0.0.1/a-12345678.bin" "http://me:hu/sh@127.0.0.1/a-12345678.bin" "$base/good/a-12345678.bin?hush" "$base/good/a-12345678.bin#hush"; do
+    refused 2 "an address with a user name, a password or a query is not taken" fetch "$secret"
+    grep -q hu.*sh "$out" "$err" && complain "a secret is repeated: $(cat "$out" "$err")"
+    refused 2 "--mirror: an address with a user name, a password or a query is not taken" fetch resnet18 --mirror "$secret"
+    grep -q hu.*sh "$out" "$err" && complain "a secret is repeated: $(cat "$out" "$err")"
+done
+refused 2 "digest with --sha256" fetch "$base/good/@scope/package@1.0/plain.bin"
+refused 6 "the server answers 404" fetch resnet18 --mirror "$base/good/@scope"
 refused 2 "expected 64 hexadecimal digits" fetch "$base/good/$name" --sha256 1234
 known="are known, only resnet18:imagenet, resnet34:imagenet, resnet50:imagenet, resnet50:imagenet-v2, resnet101:imagenet, mobilenet_v3_large:imagenet, mobilenet_v3_small:imagenet, efficientnet_b0:imagenet, efficientnet_lite0:imagenet, convnext_tiny:imagenet, inception_v3:imagenet, googlenet:imagenet, inception_v4:imagenet, inception_resnet_v2:imagenet, xception:imagenet: choose one of these"
 refused 2 "no published weights 'none' of resnet18 $known" fetch resnet18:none

@@ -6,16 +6,25 @@ usage: http_server.py FOLDER LOG [CERTIFICATE]      without a certificate: no TL
 
 The first part of a path says how: /good/FILE; /norange/FILE without resumption; /cut/FILE breaks off after half of what is left, each time;
 /cutonce/FILE the first time only; /redirect/FILE leads to /good/FILE, /loop/FILE to itself, /file/FILE to a file: address;
-/missing/FILE answers 404, /busy/FILE 503 twice; /stuck/FILE stops sending after a third; /slow/FILE sends in small pieces;
+/missing/FILE answers 404, /busy/FILE 503 twice; /stuck/FILE stops sending after a third; /slow/FILE sends in small pieces,
+/trickle/FILE fifty bytes a second;
 /long/FILE sends more than the file has; /lies/FILE gives headers that do not fit: a length, a range;
-/cutfar/FILE begins anew each time and breaks off after 5 MiB; /other/FILE leads from HTTP to TLS, and back. Every request is a line of LOG.
+/cutfar/FILE begins anew each time and breaks off after 5 MiB; /other/FILE leads from HTTP to TLS, and back, /around/FILE both ways;
+/nohead/FILE answers HEAD with 405; CONNECT is answered 403; /forbidden/FILE answers 403;
+/limited/FILE answers 429 once and asks to wait a second, /later/FILE 503 and asks to wait a hundred; /hangup/FILE closes the connection once
+without an answer; /tagged/FILE has an ETag and breaks off once; /changed/FILE breaks off once in other bytes of an older ETag; /wrong/FILE sends zeros once;
+/versions/FILE answers HEAD with another version than GET; /none/FILE answers 204; /encoded/FILE says that it is encoded; /vast/FILE that it
+has 2^62 bytes. Answers to HEAD are the headers alone.
+Every request is a line of LOG: path, range, condition of the range.
 """
 import http.server
 import os
+import socket
 import ssl
 import sys
 import threading
 import time
+import urllib.parse
 
 folder, log = sys.argv[1], open(sys.argv[2], "a", buffering=1)
 seen = {}
@@ -34,32 +43,61 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.close_connection = True
 
+    def do_HEAD(self):
+        self.do_GET()
+
+    def do_CONNECT(self):
+        print("CONNECT " + self.path, "-", "-", file=log)
+        self.headers_end(403, 0)
+
     def do_GET(self):
         how, name = self.path.lstrip("/").split("/", 1)
+        head = self.command == "HEAD"
+        path = os.path.join(folder, os.path.normpath("/" + urllib.parse.unquote(name)).lstrip("/"))
         asked = self.headers.get("Range")
-        print(self.path, asked or "-", file=log)
-        count = seen[self.path] = seen.get(self.path, 0) + 1
-        if how in ("redirect", "loop", "file", "other"):
-            there = {"other": other[self.server] + "/good/" + name,
+        condition = self.headers.get("If-Range")
+        print("HEAD " * head + self.path, asked or "-", condition or "-", file=log)
+        count = seen[self.command + self.path] = seen.get(self.command + self.path, 0) + 1
+        if how == "nohead" and head:
+            return self.headers_end(405, 0)
+        if how in ("redirect", "loop", "file", "other", "around"):
+            there = {"other": other[self.server] + "/good/" + name, "around": other[self.server] + "/other/" + name,
                      "redirect": "/good/" + name, "loop": self.path, "file": "file://" + os.path.join(folder, name)}[how]
             return self.headers_end(302, 0, [("Location", there)])
-        if how == "missing" or (how == "busy" and count <= 2):
-            return self.headers_end(404 if how == "missing" else 503, 0)
-        with open(os.path.join(folder, os.path.basename(name)), "rb") as file:
+        if how == "missing" or not os.path.isfile(path):
+            return self.headers_end(404, 0)
+        if how == "forbidden" or (how == "busy" and count <= 2):
+            return self.headers_end(403 if how == "forbidden" else 503, 0)
+        if how == "none":
+            return self.headers_end(204, 0)
+        if how == "vast" and head:
+            return self.headers_end(200, 1 << 62)
+        if how == "later" or (how == "limited" and count == 1):
+            return self.headers_end(503 if how == "later" else 429, 0, [("Retry-After", "100" if how == "later" else "1")])
+        if how == "hangup" and count == 1:
+            self.close_connection = True
+            return self.connection.shutdown(socket.SHUT_RDWR)
+        with open(path, "rb") as file:
             content = file.read()
         size, first = len(content), 0
-        if asked and how not in ("norange", "cutfar"):
+        tag = {"versions": '"1"' if head else '"2"', "tagged": '"1"', "changed": '"1"' if count == 1 else '"2"'}.get(how)
+        extra = [("ETag", tag)] if tag else [("Content-Encoding", "gzip")] if how == "encoded" else []
+        if (how == "changed" or how == "wrong") and count == 1 and not name.endswith((".json", ".txt")):
+            content = bytes(size)
+        if asked and how not in ("norange", "cutfar") and condition in (None, tag):
             first = int(asked.split("=")[1].rstrip("-"))
             if first >= size:
                 return self.headers_end(416, 0, [("Content-Range", f"bytes */{size}")])
             content = content[first:]
             span = "bytes 0-1/2" if how == "lies" else f"bytes {first}-{size - 1}/{size}"
-            self.headers_end(206, len(content), [("Content-Range", span)])
+            self.headers_end(206, len(content), [("Content-Range", span), *extra])
         elif how == "lies":
             self.headers_end(200, -5, [("X-" + "a" * 300, "b" * 5000), ("Content-Encoding", "nonsense")])
         else:
-            self.headers_end(200, len(content) + (1000 if how == "long" else 0))
-        if how == "cut" or (how == "cutonce" and count == 1):
+            self.headers_end(200, len(content) + (1000 if how == "long" else 0), extra)
+        if head:
+            return
+        if how == "cut" or (how in ("cutonce", "tagged", "changed") and count == 1):
             content = content[: len(content) // 2]
         if how == "cutfar":
             content = content[: 5 << 20]
@@ -68,11 +106,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.flush()
             time.sleep(30)
             return
-        step = 20000 if how == "slow" else len(content) or 1
+        step = {"slow": 20000, "trickle": 1}.get(how, len(content) or 1)
         for at in range(0, len(content), step):
             self.wfile.write(content[at : at + step])
-            if how == "slow":
-                time.sleep(0.05)
+            if how in ("slow", "trickle"):
+                time.sleep(0.05 if how == "slow" else 0.02)
         if how == "long":
             self.wfile.write(bytes(1000))
 

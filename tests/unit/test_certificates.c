@@ -1,8 +1,8 @@
 /* Certificates are found on a system other than the one that libcurl was built on, as they are where a wheel is installed.
- * Downloads themselves: tests/cli/check_fetch.sh. */
-#include "inception/job/download.h"
+ * Requests themselves: tests/cli/check_fetch.sh. */
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
+#include "towers/remote/certificates.h"
 
 TESTS_WITH(scratch_make, scratch_drop)
 

@@ -1,0 +1,37 @@
+/* Which failed requests are tried again, and after which pauses. */
+#include "tests/support/unit.h"
+#include "towers/remote/causes.h"
+
+TEST(what_may_pass_is_tried_again)
+{
+    static const long passing[] = {408, 429, 500, 502, 503, 504, 599},
+                      final[] = {400, 401, 403, 404, 405, 407, 410, 416, 451, 501, 505};
+    for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
+        if (net_cause(CURLE_HTTP_RETURNED_ERROR, passing[i]).retry != NET_PASSES) fail_msg("%ld", passing[i]);
+    for (size_t i = 0; i < sizeof final / sizeof *final; i++)
+        if (net_cause(CURLE_HTTP_RETURNED_ERROR, final[i]).retry != NET_FINAL) fail_msg("%ld", final[i]);
+    assert_int_equal(net_cause(CURLE_OPERATION_TIMEDOUT, 0).retry, NET_PASSES);
+    assert_int_equal(net_cause(CURLE_PARTIAL_FILE, 200).retry, NET_PASSES);
+    assert_int_equal(net_cause(CURLE_RECV_ERROR, 206).retry, NET_PASSES);
+    assert_int_equal(net_cause(CURLE_COULDNT_RESOLVE_HOST, 0).retry, NET_CONTACT);
+    assert_int_equal(net_cause(CURLE_PEER_FAILED_VERIFICATION, 0).retry, NET_FINAL);
+    assert_int_equal(net_cause(CURLE_TOO_MANY_REDIRECTS, 302).retry, NET_FINAL);
+}
+
+TEST(pauses_double_up_to_half_a_minute)
+{
+    static const int64_t wanted[] = {500, 1000, 2000, 4000, 8000, 16000, 30000, 30000};
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(net_pause_ms(i + 1, 0, 0), wanted[i]);
+        int64_t least = net_pause_ms(i + 1, 0.999, 0);
+        assert_in_range(least, wanted[i] / 2, wanted[i] / 2 + wanted[i] / 500);
+    }
+    assert_int_equal(net_pause_ms(1000000, 0, 0), 30000);
+}
+
+TEST(a_server_may_ask_for_longer_pauses_but_not_for_shorter_ones)
+{
+    assert_int_equal(net_pause_ms(1, 0, 7), 7000);
+    assert_int_equal(net_pause_ms(5, 0, 7), 8000);
+    assert_int_equal(net_pause_ms(1, 0, INT64_MAX), INT64_MAX);
+}
