@@ -2,6 +2,7 @@
 #include "inception/commands/data.h"
 #include "inception/commands/commands.h"
 #include "inception/job/job.h"
+#include "inception/job/remote_data.h"
 #include "inception/job/transforms.h"
 #include "inception/options/conditions.h"
 #include "inception/options/recipe.h"
@@ -182,5 +183,6 @@ Status data_run(const Options *o, JobFiles *files, FILE *to)
 Status data_settle(Options *options, JobFiles *files)
 {
     (void)files;
-    return recipe_apply(options);
+    TRY(recipe_apply(options));
+    return options->argument_count > 1 ? arguments_bring(options, 1) : OK;
 }

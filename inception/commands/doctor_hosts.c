@@ -9,6 +9,7 @@
 #include "kernels/base/timeouts.h"
 #include "towers/data/sources/source.h"
 #include "towers/files/json.h"
+#include "towers/remote/address.h"
 
 #include <jansson.h>
 #include <libgen.h>
@@ -86,6 +87,10 @@ static void data_fill(const Options *o, NodeAnswers *node)
     Source *source = NULL;
     SourceConfig config = {.path = o->data_path, .whole = true, .unlabeled = true, .partial = true};
     if (!o->data_path) return;
+    if (is_address(o->data_path)) {
+        text_fill(node, TOPIC_DATA, "not looked at: %s", o->data_path);
+        return;
+    }
     if (source_open(&config, SPLIT_TRAIN, &source) != OK) {
         text_fill(node, TOPIC_DATA, "cannot be read: %s", status_message());
         return;
@@ -143,7 +148,7 @@ static void node_fill(const Options *o, const JobFiles *files, NodeAnswers *node
     free(machine);
 }
 
-/* The answers of another build: its texts may have other places, but for the first ones. */
+/* The answers of another build: their texts may have other places, but for the first ones. */
 static void node_clean(NodeAnswers *node)
 {
     node->host[sizeof node->host - 1] = node->boot[sizeof node->boot - 1] = 0;

@@ -4,6 +4,7 @@
 #include "inception/commands/commands.h"
 #include "inception/job/job.h"
 #include "inception/job/notes.h"
+#include "inception/job/remote_data.h"
 #include "inception/library/classifier.h"
 #include "inception/options/settle.h"
 #include "kernels/base/cores.h"
@@ -317,7 +318,8 @@ Status predict_run(const Options *given, JobFiles *files, FILE *to)
     if (given->argument_count < 2)
         return FAIL(ERR_ARG, "no image given; usage: towers predict RUN|FILE IMAGE|FOLDER|SHARD...");
     TRY(options_copy(given, &o));
-    Status st = classifier_open(&o, files, &p.classifier);
+    Status st = arguments_bring(&o, 1);
+    if (st == OK) st = classifier_open(&o, files, &p.classifier);
     if (st == OK) st = images_predict(&o, &p);
     classifier_close(&p.classifier);
     options_close(&o);

@@ -324,6 +324,8 @@ void job_close(JobFiles *files)
     free(files->env_json);
     free(files->survey);
     free(files->survey_lines);
+    free(files->data_here);
+    free(files->objects);
     free(files->settings);
     free(files->setting_defaults);
     free(files->resumed_settings);

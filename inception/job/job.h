@@ -22,6 +22,8 @@ typedef struct JobFiles {
     NameFactor *rates;   /* of --lr-mult and --layer-decay (rates.c), or NULL */
     char *lr_curve;      /* of --lr auto, for RUN/lr-find.json; or NULL */
     char *args_yaml, *env_json, *settings, *setting_defaults, *survey, *survey_lines;
+    /* Of data at an address (remote_data.h): their path on this machine, and RUN/objects.json; or NULL. */
+    char *data_here, *objects;
     char *resumed_settings; /* those of the run that is resumed (run_argument.h), or NULL */
     size_t resumed_bytes;
     ControlPlane *control; /* to the other programs of the run (hosts.h), or NULL */

@@ -2,6 +2,7 @@
 #include "inception/job/job.h"
 
 #include "inception/job/notes.h"
+#include "inception/job/remote_data.h"
 #include "inception/job/run_argument.h"
 #include "inception/job/trained_classes.h"
 #include "inception/job/transforms.h"
@@ -49,10 +50,9 @@ const char *job_usual_data(void)
     return NULL;
 }
 
-static Status data_path_find(const Options *o, const Model *model, const char **path)
+/* Of data whose path is not given. */
+static Status usual_data_find(const Options *o, const Model *model, const char **path)
 {
-    *path = o->data_path;
-    if (*path) return OK;
     const Model *of;
     bool learns = options_use(o) == USE_LEARN || options_use(o) == USE_TIME;
     bool typed = o->origin[OPTION_ID_weights] == ORIGIN_COMMAND_LINE;
@@ -221,7 +221,8 @@ static Status sets_open(const Options *o, JobFiles *files)
     const char *path;
     bool predicts = job->program.model->classes > 0, evaluates = options_use(o) == USE_EVALUATE,
          exports = options_use(o) == USE_EXPORT; /* a network that has its classes */
-    TRY(data_path_find(o, job->program.model, &path));
+    TRY(job_data_here(o, files, &path));
+    if (!path) TRY(usual_data_find(o, job->program.model, &path));
     SourceConfig config = job_source(o, path, job->program.model);
     Status st = o->fold ? folds_open(o, &config, files) : sources_open(o, &config, files);
     bool typed = o->origin[OPTION_ID_data_path] == ORIGIN_COMMAND_LINE;

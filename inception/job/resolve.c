@@ -6,6 +6,7 @@
 #include "inception/job/named_model.h"
 #include "inception/job/notes.h"
 #include "inception/job/own_network.h"
+#include "inception/job/remote_data.h"
 #include "inception/options/conditions.h"
 #include "inception/options/recipe.h"
 #include "inception/options/settle.h"
@@ -18,14 +19,13 @@
  * cannot be opened, which job_data_open reports. */
 typedef enum TrainingPhotos { PHOTOS_NONE, PHOTOS_FEW, PHOTOS_MANY } TrainingPhotos;
 
-static TrainingPhotos training_photos(const Options *o, const Model *model)
+static TrainingPhotos training_photos(const Options *o, const char *path, const Model *model)
 {
     Source *train;
-    SourceConfig config = job_source(o, o->data_path, model);
+    SourceConfig config = job_source(o, path, model);
     config.whole = o->fold || !model->classes;
     config.group = o->fold_group && !fold_folder(o->fold_group) ? o->fold_group : NULL;
-    if (!o->data_path || o->dataset == DATASET_SYNTHETIC || source_open(&config, SPLIT_TRAIN, &train) != OK)
-        return PHOTOS_NONE;
+    if (!path || o->dataset == DATASET_SYNTHETIC || source_open(&config, SPLIT_TRAIN, &train) != OK) return PHOTOS_NONE;
     const SourceInfo *info = source_info(train);
     TrainingPhotos found = info->h ? PHOTOS_NONE : job_set_is_small(info) ? PHOTOS_FEW : PHOTOS_MANY;
     source_close(train);
@@ -43,8 +43,10 @@ static Status upright_choose(Options *o)
 static Status default_recipe_choose(Options *o, const Model *model, JobFiles *files)
 {
     const char *name = o->pretrained ? "finetune" : "photos";
+    const char *path;
     if (options_use(o) != USE_LEARN || o->recipe || job_resumes(files)) return OK;
-    TrainingPhotos photos = training_photos(o, model);
+    TRY(job_data_here(o, files, &path));
+    TrainingPhotos photos = training_photos(o, path, model);
     if (photos == PHOTOS_NONE) return OK;
     if (photos == PHOTOS_MANY || model->classes == 0) return upright_choose(o);
     if (option_origin(o, "opt") < ORIGIN_RUN) {
@@ -60,9 +62,11 @@ static Status default_recipe_choose(Options *o, const Model *model, JobFiles *fi
 static Status converted_follow(Options *o, JobFiles *files)
 {
     char path[PATH_BYTES];
+    const char *data;
     if (options_use(o) != USE_LEARN || job_resumes(files) || !o->data_path || option_origin(o, "exif") >= ORIGIN_RUN)
         return OK;
-    json_t *record = json_of_run(o->data_path, CONVERSION_FILE);
+    TRY(job_data_here(o, files, &data));
+    json_t *record = json_of_run(data, CONVERSION_FILE);
     const json_t *turned = json_object_get(record, "exif");
     bool known = json_is_boolean(turned), upright = json_is_true(turned), differs = known && upright != o->exif;
     json_decref(record);
@@ -75,7 +79,7 @@ static Status converted_follow(Options *o, JobFiles *files)
             "--no-exif, because %s holds pictures as they were stored (towers data convert --no-exif): originals "
             "are predicted in the same way",
             o->data_path);
-    TRY(path_join(path, o->data_path, CONVERSION_FILE));
+    TRY(path_join(path, data, CONVERSION_FILE));
     return differs ? options_apply_yaml(o, upright ? "exif: true\n" : "exif: false\n", ORIGIN_RUN, path) : OK;
 }
 
@@ -153,6 +157,7 @@ Status job_resolve(Options *o, JobFiles *files)
     bool typed = o->data_path && o->origin[OPTION_ID_data_path] == ORIGIN_COMMAND_LINE;
     if (typed && o->dataset == DATASET_SYNTHETIC && o->origin[OPTION_ID_dataset] < ORIGIN_COMMAND_LINE)
         option_settle_choice(o, OPTION_ID_dataset, DATASET_AUTO); /* not the random images of a run or a file */
+    TRY(remote_settle(o));
     if (model->file) TRY(own_network_restore(o, files, &model));
     if (model->file) TRY(own_network_settle(o, model, files));
     TRY(default_recipe_choose(o, model, files));

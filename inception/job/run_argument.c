@@ -7,14 +7,15 @@
 #include "inception/options/config.h"
 #include "inception/options/settle.h"
 #include "towers/data/shards/shard_set.h"
+#include "towers/remote/address.h"
 
-/* Keys of args.yaml that belong to the network or its input, besides those that a file of weights has, too (facts.h): the data, crop-pct,
- * which is the file's eval_resize, classes, which are the size of its tensors, and kernels, which round otherwise. The others
- * concern training or the machine. */
-static const char *const kept_keys[] = {"data-path",     "dataset",    "val-split",      "fold",
-                                        "fold-group",    "seed",       "label-base",     "match-classes",
-                                        "crop-pct",      "classes",    "winograd",       "winograd-f32",
-                                        "winograd-bf16", "join-equal", "partial-shards", NULL};
+/* Keys of args.yaml that belong to the network or its input, besides those that a file of weights has, too (facts.h): the data, where they
+ * came from and the cache that they came into, crop-pct, which is the file's eval_resize, classes, which are the size of its tensors, and kernels, which
+ * round otherwise. The others concern training or the machine. */
+static const char *const kept_keys[] = {
+    "data-path",     "dataset",       "val-split",      "fold",      "fold-group",  "seed",
+    "label-base",    "match-classes", "crop-pct",       "classes",   "winograd",    "winograd-f32",
+    "winograd-bf16", "join-equal",    "partial-shards", "cache-dir", "s3-endpoint", NULL};
 
 /* A run's seed divides its data; elsewhere it draws noise, which is the call's own. */
 static bool is_kept(const char *line, size_t bytes, Use use)
@@ -36,7 +37,8 @@ static void data_settings_drop(Options *options, const Options *own)
     bool same = from && options->data_path && /* a list of shards is no file */
                 (!strcmp(options->data_path, from) || is_same_file(options->data_path, from));
     bool other = options->data_path && !same;
-    if (other && option_origin(options, "label-base") <= ORIGIN_RECIPE && !shards_are_in(options->data_path))
+    bool shards = options->data_path && (is_address(options->data_path) || shards_are_in(options->data_path));
+    if (other && option_origin(options, "label-base") <= ORIGIN_RECIPE && !shards)
         option_settle_default(options, OPTION_ID_label_base);
     if (other && option_origin(options, "partial-shards") <= ORIGIN_RECIPE)
         option_settle_default(options, OPTION_ID_partial_shards);

@@ -9,6 +9,7 @@
 #include "inception/models/near_name.h"
 #include "inception/options/config.h"
 #include "kernels/base/text.h"
+#include "towers/remote/address.h"
 
 enum { VERBS_BYTES = 128 };
 
@@ -195,20 +196,43 @@ static Status scan_letter(ArgumentScan *scan, const char *argument)
     return set_option(scan->options, id, false, value, &(OptionSource){ORIGIN_COMMAND_LINE, label, label});
 }
 
+/* Whether the usage has an address in the place of the next argument: "info|check PATH|ADDRESS [DIR]". */
+static bool takes_address(const VerbInfo *verb, int argument)
+{
+    const char *word = verb->arguments, *more = strchr(word, ' ');
+    for (; argument > 0 && more; argument--, more = strchr(word, ' ')) word = more + 1;
+    const char *found = strstr(word, "ADDRESS");
+    return found && (!more || found < more);
+}
+
+enum { ARGUMENT_BYTES = 256 };
+
+/* An argument in a message: an address without what may be a secret. */
+static const char *argument_shown(const char *argument, char text[ARGUMENT_BYTES])
+{
+    const char *scheme = strstr(argument, "://");
+    snprintf(text, ARGUMENT_BYTES, "%.*s%s", scheme ? (int)(scheme - argument) : ARGUMENT_BYTES - 1, argument,
+             scheme ? "://..." : "");
+    return text;
+}
+
 static Status add_argument(Options *options, char *argument)
 {
+    char shown[ARGUMENT_BYTES];
     const VerbInfo *verb = verb_info(options->verb);
     if (verb->most >= 0 && options->argument_count >= verb->most)
-        return FAIL(ERR_ARG, "unexpected argument '%s'; usage: towers %s%s%s [OPTIONS]", argument,
-                    options->verb == VERB_NONE ? "COMMAND" : verb->name, verb->arguments[0] ? " " : "",
-                    verb->arguments);
-    if (!strstr(verb->arguments, "ADDRESS")) TRY(address_check(argument, verb->name));
+        return FAIL(ERR_ARG, "unexpected argument '%s'; usage: towers %s%s%s [OPTIONS]",
+                    argument_shown(argument, shown), options->verb == VERB_NONE ? "COMMAND" : verb->name,
+                    verb->arguments[0] ? " " : "", verb->arguments);
+    if (!is_address(argument) || !takes_address(verb, options->argument_count))
+        TRY(address_check(argument, verb->name));
     options->arguments[options->argument_count++] = argument;
     return OK;
 }
 
 static Status scan_verb(ArgumentScan *scan)
 {
+    char shown[ARGUMENT_BYTES];
     const char *names[VERB_COUNT];
     int count = 0;
     if (scan->argc < 2 || scan->argv[1][0] == '-') return OK;
@@ -218,8 +242,9 @@ static Status scan_verb(ArgumentScan *scan)
     for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++)
         if (!verb_info(verb)->hidden) names[count++] = verb_info(verb)->name;
     const char *near = nearest_name(scan->argv[1], names, count);
-    return FAIL(ERR_ARG, "unknown command '%s'%s%s%s ('towers --help' lists all commands)", scan->argv[1],
-                near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return FAIL(ERR_ARG, "unknown command '%s'%s%s%s ('towers --help' lists all commands)",
+                argument_shown(scan->argv[1], shown), near ? "; did you mean '" : "", near ? near : "",
+                near ? "'?" : "");
 }
 
 /* ---- the environment */

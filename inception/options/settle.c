@@ -55,6 +55,14 @@ void option_give(Options *options, OptionId id, OptionOrigin origin)
     options->origin[id] = origin;
 }
 
+Status option_settle_argument(Options *options, int i, const char *value)
+{
+    const char *kept;
+    TRY(keep_text(options, value, &kept));
+    options->arguments[i] = (char *)kept;
+    return OK;
+}
+
 void options_name_model(Options *options, const char *model)
 {
     options->arguments[0] = (char *)model;

@@ -19,6 +19,8 @@ void option_settle_default(Options *options, OptionId id);
 OptionOrigin option_withdraw(Options *options, OptionId id);
 void option_give(Options *options, OptionId id, OptionOrigin origin);
 
+/* Another text in the place of an argument that was given; copied. */
+NODISCARD Status option_settle_argument(Options *options, int i, const char *value);
 /* The first argument becomes the name of a model: of a run, a file of weights, or a folder in its place. `model` is static. */
 void options_name_model(Options *options, const char *model);
 /* From now on these are options of another command, which has its own and uses them in its way; returns the command before. */

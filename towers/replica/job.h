@@ -122,6 +122,7 @@ typedef struct TrainJob {
     const char *run_dir;
     const char *args_yaml, *env_json;  /* texts for the run directory */
     const char *survey, *survey_lines; /* RUN/survey.json, and what the header of the run says of it; or NULL */
+    const char *objects;               /* RUN/objects.json: those of data at an address; or NULL */
     bool surveyed;                     /* all images were looked at */
     const char *settings;              /* settings that must match on resume: lines "key: value" */
     const char *setting_defaults;      /* the defaults of those that are options, in the same form */

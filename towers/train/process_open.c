@@ -159,6 +159,7 @@ static Status records_open(TowerProcess *p, bool restored)
     TRY(text_replace(p->job->run_dir, "args.yaml", p->job->args_yaml));
     TRY(environment_write(p->job, restored && !p->job->resume_path));
     if (p->job->survey) TRY(text_replace(p->job->run_dir, SURVEY_FILE, p->job->survey));
+    if (p->job->objects) TRY(text_replace(p->job->run_dir, OBJECTS_FILE, p->job->objects));
     TRY(run_introduce(p));
     for (int64_t n = 0; n < atomic_load(&p->ledger->run.notes); n++) {
         const char *note = ledger_noted(p->ledger, n);

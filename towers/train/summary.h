@@ -11,7 +11,8 @@
 #define FIRST_BATCH_CSV "first-batch.csv"
 #define FIRST_BATCH_SHEET "first-batch.jpg"
 #define DATA_SUMMARY "data.json"
-#define SURVEY_FILE "survey.json" /* what is conspicuous about the images, from before the first step */
+#define OBJECTS_FILE "objects.json" /* of data at an address: what the servers said of each object */
+#define SURVEY_FILE "survey.json"   /* what is conspicuous about the images, from before the first step */
 
 NODISCARD Status summary_start(TowerProcess *p);
 /* The first batch as the network sees it: images for TensorBoard, and RUN/first-batch.csv and .jpg for the report. */

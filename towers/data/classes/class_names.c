@@ -75,6 +75,11 @@ bool class_names_is(const char *file)
     return false;
 }
 
+const char *class_names_file(int i, bool records)
+{
+    return i < (records ? FILES : FILES_USUAL) ? files[i] : NULL;
+}
+
 bool class_names_find(const char *folder, bool records, char path[PATH_BYTES])
 {
     for (int i = 0; i < (records ? FILES : FILES_USUAL); i++)

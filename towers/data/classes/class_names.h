@@ -9,6 +9,8 @@
  * label.labels.txt and labels.txt; in the latter a name may follow its number and a colon. */
 bool class_names_find(const char *folder, bool records, char path[PATH_BYTES]);
 bool class_names_is(const char *file); /* any of these names */
+/* These names, in the order in which they are looked for; NULL behind the last one. */
+const char *class_names_file(int i, bool records);
 /* Fills `names` from such a file, as class_names_read does. */
 NODISCARD Status class_names_load(const char *path, int most, Names *names);
 /* Fills `names` from the file of `folder`; at most `most` classes. Without the file nothing changes. ERR_FORMAT names

@@ -1,0 +1,216 @@
+/* Data at an address; see remote_data.h. */
+#include "inception/job/remote_data.h"
+
+#include "inception/job/cached_weights.h"
+#include "inception/job/notes.h"
+#include "inception/options/settle.h"
+#include "kernels/base/clock.h"
+#include "towers/data/remote/remote_set.h"
+#include "towers/files/json.h"
+#include "towers/remote/s3.h"
+#include "towers/train/summary.h"
+
+/* ---- progress: one line on a terminal; elsewhere a line at each tenth */
+
+typedef struct BringShown {
+    bool tty, begun;
+    int tenth;         /* of `missing` */
+    int64_t missing;   /* bytes; more once an index says what it lists */
+    int64_t since, at; /* ns: the beginning, and the last line */
+} BringShown;
+
+static void state_show(void *context, const CacheState *state)
+{
+    enum { EVERY_MS = 200 };
+    BringShown *shown = context;
+    int64_t now = clock_ns();
+    double seconds = (double)(now - shown->since) / 1e9;
+    if (state->missing != shown->missing) shown->tenth = 0;
+    shown->missing = state->missing;
+    int tenth = state->missing ? (int)(10 * state->came / state->missing) : 0;
+    bool due = shown->tty ? now - shown->at > EVERY_MS * INT64_C(1000000) : tenth > shown->tenth;
+    if (!due) return;
+    shown->at = now;
+    shown->tenth = tenth;
+    shown->begun = true;
+    if (shown->tty) fputc('\r', stderr);
+    fprintf(stderr, "bringing the data: %d of %d objects, %.1f of %.1f MB, %.1f MB/s", state->brought, state->wanted,
+            (double)state->came / 1e6, (double)state->missing / 1e6,
+            (double)state->came / 1e6 / (seconds > 0 ? seconds : 1));
+    fputs(shown->tty ? "\33[K" : "\n", stderr);
+    fflush(stderr);
+}
+
+static void again_show(void *context, const char *line)
+{
+    const BringShown *shown = context;
+    if (shown->tty) fputs("\r\33[K", stderr);
+    text_printf(stderr, "%s\n", line);
+}
+
+/* ---- bringing */
+
+static Status set_bring(const Options *o, const char *address, RemoteSet *set, char *line, size_t bytes)
+{
+    char usual[PATH_BYTES];
+    S3Access *s3 = NULL;
+    BringShown shown = {.tty = isatty(STDERR_FILENO), .since = clock_ns()};
+    CacheConfig config = {.dir = o->cache_dir,
+                          .offline = o->dry_run || o->print_config,
+                          .patience = {.net_timeout = o->net_timeout, .stall_seconds = o->stall},
+                          .progress = o->quiet ? NULL : state_show,
+                          .again = o->quiet ? NULL : again_show,
+                          .context = &shown};
+    if (!config.dir) {
+        TRY(cache_folder("data", usual));
+        config.dir = usual;
+    }
+    if (strstr(address, "s3://")) TRY(s3_access_find(o->s3_endpoint, &s3));
+    config.patience.s3 = s3;
+    Status st = remote_set_bring(&config, address, set);
+    s3_access_free(s3);
+    if (shown.tty && shown.begun) fputs("\r\33[K", stderr);
+    TRY(st);
+    const CacheState *now = &set->state;
+    if (now->brought)
+        snprintf(
+            line, bytes,
+            "data: %d objects, %.1f MB, in '%.1000s'; %d of them, %.1f MB, were downloaded in %.1f s with %d retries",
+            now->objects, (double)now->bytes / 1e6, config.dir, now->brought, (double)now->came / 1e6,
+            (double)(clock_ns() - shown.since) / 1e9, now->retries);
+    else
+        snprintf(line, bytes, "data: %d objects, %.1f MB, all in '%.1000s': no network was needed", now->objects,
+                 (double)now->bytes / 1e6, config.dir);
+    Text text = text_behind(line, bytes);
+    if (set->others) text_add(&text, "; %d other objects of the listed folders are no shards", set->others);
+    return OK;
+}
+
+/* A list that is joined by "::" has addresses, or paths of this machine, which towers/data opens itself. */
+static Status list_check(const char *list)
+{
+    const char *other = NULL;
+    size_t other_bytes = 0;
+    bool addresses = false;
+    for (const char *part = list, *end; part; part = end ? end + 2 : NULL) {
+        end = strstr(part, "::");
+        if (is_address(part)) {
+            addresses = true;
+        } else if (!other) {
+            other = part;
+            other_bytes = end ? (size_t)(end - part) : strlen(part);
+        }
+    }
+    if (!addresses || !other) return OK;
+    return FAIL(
+        ERR_ARG,
+        "a list joined by '::' has addresses and '%.*s': expected addresses alone, or paths of this machine alone",
+        (int)other_bytes, other);
+}
+
+/* The store of this call, which may come from the environment or a profile, is that of the run from now on. */
+static Status endpoint_settle(Options *o)
+{
+    S3Access *s3;
+    TRY(s3_access_find(NULL, &s3));
+    Status st = *s3->endpoint ? option_settle_text(o, OPTION_ID_s3_endpoint, s3->endpoint) : OK;
+    s3_access_free(s3);
+    return st;
+}
+
+Status remote_settle(Options *o)
+{
+    char here[PATH_BYTES], full[PATH_BYTES];
+    if (o->s3_endpoint) TRY(s3_endpoint_check(o->s3_endpoint));
+    if (!o->s3_endpoint && o->data_path && strstr(o->data_path, "s3://")) TRY(endpoint_settle(o));
+    if (!o->cache_dir || *o->cache_dir == '/') return OK;
+    if (!getcwd(here, sizeof here))
+        return FAIL(ERR_IO, "--cache-dir %s: the current folder is not known: %s", o->cache_dir, strerror(errno));
+    TRY(path_join(full, here, o->cache_dir));
+    return option_settle_text(o, OPTION_ID_cache_dir, full);
+}
+
+Status arguments_bring(Options *o, int first)
+{
+    char line[2048];
+    for (int i = first; i < o->argument_count; i++) {
+        RemoteSet set;
+        TRY(list_check(o->arguments[i]));
+        if (!is_address(o->arguments[i])) continue;
+        TRY(set_bring(o, o->arguments[i], &set, line, sizeof line));
+        Status st = option_settle_argument(o, i, set.path);
+        remote_set_free(&set);
+        TRY(st);
+        if (!o->quiet) text_printf(stderr, "%s\n", line);
+    }
+    return OK;
+}
+
+/* ---- the record of a run */
+
+static json_t *objects_json(const char *address, const CachedObjects *list)
+{
+    json_t *objects = json_array();
+    for (int i = 0; objects && i < list->count; i++) {
+        const CachedObject *o = &list->object[i];
+        if (o->absent) continue;
+        json_array_append_new(objects, json_pack("{s:o, s:I, s:o}", "address", json_text(o->address), "bytes",
+                                                 (json_int_t)o->bytes, "version", json_text(o->version)));
+    }
+    return json_pack("{s:o, s:o}", "data_path", json_text(address), "objects", objects);
+}
+
+static Status object_compare(const json_t *was, const CachedObject *now, const char *run)
+{
+    const char *version = json_word_or_empty(was, "version");
+    int64_t bytes = json_whole(was, "bytes");
+    if (bytes == now->bytes && !strcmp(version, now->version)) return OK;
+    return FAIL(ERR_ARG,
+                "%s has changed since the run '%s' began: it had %" PRId64
+                " bytes and the version %s, now it has %" PRId64
+                " and %s; bring the old object back, or, if its content is the same, remove %s/%s",
+                now->address, run, bytes, *version ? version : "(none)", now->bytes,
+                *now->version ? now->version : "(none)", run, OBJECTS_FILE);
+}
+
+/* An object at another address, to which the data have moved, is compared by its samples alone, as all data are. */
+static Status objects_compare(const JobFiles *files, const CachedObjects *list)
+{
+    const char *run = *files->branch_of ? files->branch_of : files->run_dir;
+    size_t i;
+    Status st = OK;
+    json_t *was, *root = job_resumes(files) ? json_of_run(run, OBJECTS_FILE) : NULL,
+                 *objects = json_object_get(root, "objects");
+    json_array_foreach(objects, i, was)
+    {
+        const CachedObject *now = cached_objects_find(list, json_word_or_empty(was, "address"));
+        if (now && st == OK) st = object_compare(was, now, run);
+    }
+    json_decref(root);
+    return st;
+}
+
+Status job_data_here(const Options *o, JobFiles *files, const char **path)
+{
+    char line[2048];
+    RemoteSet set;
+    *path = files->data_here ? files->data_here : o->data_path;
+    if (!*path || files->data_here || o->dataset == DATASET_SYNTHETIC) return OK;
+    TRY(list_check(*path));
+    if (!is_address(*path)) return OK;
+    TRY(set_bring(o, o->data_path, &set, line, sizeof line));
+    Status st = objects_compare(files, &set.objects);
+    json_t *root = st == OK ? objects_json(o->data_path, &set.objects) : NULL;
+    files->objects = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    json_decref(root);
+    if (st == OK && !files->objects) st = FAIL(ERR_MEMORY, "no memory for the list of objects");
+    if (st == OK) {
+        files->data_here = set.path;
+        set.path = NULL;
+        *path = files->data_here;
+        files->job.objects = files->objects;
+        settled_note(files, "%s", line);
+    }
+    remote_set_free(&set);
+    return st;
+}

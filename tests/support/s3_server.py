@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""A store with the interface of S3 on loopback, which is strict about signatures: it computes AWS's Signature Version 4 of each request from
+what has arrived, with the canonical form of the key, and refuses what differs. It prints its port, then serves the files of a folder.
+
+usage: S3_ID=... S3_SECRET=... S3_TOKEN=... s3_server.py FOLDER LOG
+
+Each bucket has all files of the folder as its objects, and two folders whose lists never end; a bucket below localhost may be a host. Their names say how they are:
+pets is private, of the region us-east-1, and open is for everybody, but not to be listed; token demands the session token, too; cutonce breaks off after half of
+each object once; far and farther are in eu-central-1 and say so with 301 and 400; late is of a store whose clock is an hour ahead. Others
+are not there. Every request is a line of LOG: method, host, path, range, condition of the range, "signed" or "plain".
+"""
+import calendar
+import hashlib
+import hmac
+import html
+import http.server
+import os
+import sys
+import threading
+import time
+import urllib.parse
+
+folder, log = sys.argv[1], open(sys.argv[2], "a", buffering=1)
+ident, secret, token = (os.environ["S3_" + name] for name in ("ID", "SECRET", "TOKEN"))
+PRIVATE, FAR = {"pets", "token", "cutonce", "late"}, {"far": 301, "farther": 400}
+ENDLESS = {"endless/": ["a", "b"], "emptier/": []}
+MOST_SKEW, HOUR, PAGE = 900, 3600, 3
+cut = set()
+
+
+def digest(key, text):
+    return hmac.new(key, text.encode(), hashlib.sha256).digest()
+
+
+def encoded(text, plain):
+    return urllib.parse.quote(text, safe=plain + "-._~")
+
+
+def canonical(method, path, query, headers, signed):
+    """The canonical request, of which a client can only have the same if it has sent what it has signed."""
+    key = encoded(urllib.parse.unquote(path), "/")
+    pairs = sorted((encoded(name, ""), encoded(value, "")) for name, value in urllib.parse.parse_qsl(query, keep_blank_values=True))
+    lines = [name + ":" + " ".join(headers[name].split()) for name in signed]
+    return "\n".join([method, key, "&".join("=".join(pair) for pair in pairs), *lines, "", ";".join(signed), headers["x-amz-content-sha256"]])
+
+
+def refusal(method, target, headers, bucket, now):
+    """None, or the status of the answer to a request whose signature does not hold."""
+    words = headers.get("authorization", "").replace(",", " ").split()
+    if words[:1] != ["AWS4-HMAC-SHA256"]:
+        return 403
+    fields = dict(word.split("=", 1) for word in words[1:])
+    scope, signed = fields["Credential"].split("/"), fields["SignedHeaders"].split(";")
+    wanted = {"host"} | {name for name in headers if name.startswith("x-amz-")}
+    if "x-amz-content-sha256" not in headers or "x-amz-date" not in headers:
+        return 400
+    if not wanted <= set(signed) <= set(headers) or signed != sorted(signed) or headers["x-amz-content-sha256"] != hashlib.sha256(b"").hexdigest():
+        return 403
+    if (bucket == "token" or "x-amz-security-token" in headers) and headers.get("x-amz-security-token") != token:
+        return 403
+    moment = calendar.timegm(time.strptime(headers["x-amz-date"], "%Y%m%dT%H%M%SZ"))
+    if scope[0] != ident or scope[1:] != [headers["x-amz-date"][:8], "us-east-1", "s3", "aws4_request"] or abs(moment - now) > MOST_SKEW:
+        return 403
+    path, _, query = target.partition("?")
+    request = hashlib.sha256(canonical(method, path, query, headers, signed).encode()).hexdigest()
+    key = ("AWS4" + secret).encode()
+    for part in scope[1:]:
+        key = digest(key, part)
+    text = "\n".join(["AWS4-HMAC-SHA256", headers["x-amz-date"], "/".join(scope[1:]), request])
+    return None if hmac.compare_digest(digest(key, text).hex(), fields["Signature"]) else 403
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args):
+        pass
+
+    def date_time_string(self, timestamp=None):
+        return super().date_time_string(self.now)
+
+    def headers_end(self, code, length, extra=()):
+        self.send_response(code)
+        for name, value in [("Content-Length", str(length)), *extra]:
+            self.send_header(name, value)
+        self.end_headers()
+
+    def do_HEAD(self):
+        self.do_GET()
+
+    def do_GET(self):
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        path = urllib.parse.unquote(self.path.partition("?")[0]).lstrip("/")
+        host = headers["host"].partition(":")[0]
+        bucket, _, key = (host[: -len("localhost")].rstrip("."), "", path) if host.endswith(".localhost") else path.partition("/")
+        self.now = time.time() + HOUR * (bucket == "late")
+        print(self.command, headers["host"], self.path, headers.get("range", "-"), headers.get("if-range", "-"),
+              "signed" if "authorization" in headers else "plain", file=log)
+        if bucket in FAR:
+            return self.headers_end(FAR[bucket], 0, [("x-amz-bucket-region", "eu-central-1")])
+        code = refusal(self.command, self.path, headers, bucket, self.now) if bucket in PRIVATE or "authorization" in headers else None
+        if code:
+            return self.headers_end(code, 0)
+        query = dict(urllib.parse.parse_qsl(self.path.partition("?")[2]))
+        if "list-type" in query and not key and bucket in PRIVATE | {"open"}:
+            return self.send_list(query) if bucket != "open" else self.headers_end(403, 0)
+        file = os.path.join(folder, os.path.normpath("/" + key).lstrip("/"))
+        if (bucket not in PRIVATE and bucket != "open") or not os.path.isfile(file):
+            return self.headers_end(404, 0)
+        with open(file, "rb") as opened:
+            content = opened.read()
+        self.send_object(bucket, headers, content)
+
+    def send_list(self, query):
+        """What is directly below the prefix, three names a page; the token is the last of them, in a form that has to be encoded."""
+        prefix, after = query.get("prefix", ""), query.get("continuation-token", "+ /<&")[5:]
+        below = os.path.join(folder, prefix)
+        names = sorted(os.listdir(below)) if os.path.isdir(below) and query["delimiter"] == "/" else []
+        names = [name for name in names if name > after]
+        if prefix in ENDLESS:  # the same page, or an empty one, and always another token
+            names, after = ENDLESS[prefix] + [f"{time.monotonic_ns()}"], ""
+        kept, text = ENDLESS.get(prefix, names[:PAGE]), "<?xml version='1.0'?><ListBucketResult xmlns='http://s3.amazonaws.com/doc/2006-03-01/'>"
+        text += "<Prefix>" + html.escape(prefix) + "</Prefix>"
+        for name in kept:
+            tag, child, end = ("CommonPrefixes", "Prefix", "/") if os.path.isdir(os.path.join(below, name)) else ("Contents", "Key", "")
+            text += f"<{tag}><{child}>{html.escape(prefix + name + end)}</{child}></{tag}>"
+        more = len(names) > PAGE or prefix in ENDLESS
+        text += f"<IsTruncated>{str(more).lower()}</IsTruncated>"
+        text += f"<NextContinuationToken>{html.escape('+ /<&' + (names if prefix in ENDLESS else kept)[-1])}</NextContinuationToken>" if more else ""
+        content = (text + "</ListBucketResult>").encode()
+        self.headers_end(200, len(content))
+        self.wfile.write(content)
+
+    def send_object(self, bucket, headers, content):
+        size, first = len(content), 0
+        tag = '"' + hashlib.md5(content, usedforsecurity=False).hexdigest() + '"'
+        if "range" in headers and headers.get("if-range") in (None, tag):
+            first = int(headers["range"].split("=")[1].rstrip("-"))
+        span = [("Content-Range", f"bytes {first}-{size - 1}/{size}")] if first else []
+        self.headers_end(206 if first else 200, size - first, [("ETag", tag), *span])
+        if self.command == "HEAD":
+            return
+        if bucket == "cutonce" and self.path not in cut and size > 1000:
+            cut.add(self.path)
+            self.wfile.write(content[: size // 2])
+            self.close_connection = True
+            return
+        self.wfile.write(content[first:])
+
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+server.daemon_threads = True
+server.handle_error = lambda *about: None  # a client that ends early
+print(server.server_address[1], flush=True)
+server.serve_forever()
