@@ -113,7 +113,7 @@ file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cuda)
 # ---- host code
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON) # the libraries may lie where only this build looks, as in Python wheels
 file(GLOB_RECURSE CUDA_SOURCES CONFIGURE_DEPENDS kernels/cuda/*.c)
-add_library(towers_cuda STATIC ${CUDA_SOURCES} nccl_sync/comm_nccl.c nccl_sync/comm_nccl_sum.c nccl_sync/comm_nccl_memory.c nccl_sync/comm_nccl_wait.c ${cuda_objects})
+add_library(towers_cuda STATIC ${CUDA_SOURCES} nccl_sync/comm_nccl.c nccl_sync/comm_nccl_sum.c nccl_sync/comm_nccl_ordered.c nccl_sync/comm_nccl_memory.c nccl_sync/comm_nccl_wait.c nccl_sync/comm_nccl_remedy.c ${cuda_objects})
 set_source_files_properties(${cuda_objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
 target_include_directories(towers_cuda SYSTEM PUBLIC ${CUDART_INCLUDE_DIR} ${CUBLAS_INCLUDE_DIR})
 # cuBLASLt is here for its folder, where cublas_library.c finds it: programs are linked with what they need only

@@ -161,6 +161,10 @@ struct Backend {
     Status (*average)(Device *device, float *running, const float *batch, const float *correct, const float *decay,
                       size_t count, const float *commit);
 
+    /* sum[count] = from[0] + from[1] + ..., added one after another, in the order of `stream`; f32, device memory, 1 to OP_MAX_IN
+     * vectors. The bits do not depend on how many calls add them. Only where `nccl` is set. */
+    Status (*add)(Device *device, StreamKind stream, const float *const *from, int vectors, float *sum, size_t count);
+
     /* A tower's contribution to the gate, and the gate's decision over a step (gate.h); enqueued on STREAM_COMPUTE. */
     Status (*gate_extras)(Device *device, const GateExtrasCall *call);
     Status (*gate_decide)(Device *device, const GateDecideCall *call);

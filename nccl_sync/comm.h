@@ -3,7 +3,7 @@
  * Ranks are processes; each holds consecutive towers (placement.h; virtual towers run one after another in one process).
  * comm_shm.c sums in tower order through memory that all processes of a host share; comm_hosts.c continues these sums from
  * host to host, over MPI: the result is bit-for-bit the same for any mapping of towers to processes and hosts.
- * comm_nccl.c is ncclAllReduce, on the gradients where they lie.
+ * comm_nccl.c is ncclAllReduce, on the gradients where they lie, or sums in tower order what NCCL only moves.
  *
  * Collective: the same calls in the same order on every rank. If a peer leaves, calls comm_abort, or does not arrive
  * before the deadline, every other rank's call fails with ERR_COMM; none waits forever. */
@@ -25,11 +25,13 @@ typedef struct CommConfig {
     /* added to every wait, so that whoever watches the ranks by the same timeout is the first to speak */
     int64_t grace_ms;
     /* NCCL only: */
+    int64_t first_ms; /* of the device's first collective, which tells whether GPUs reach each other; 0: timeout_ms */
     Dtype reduce;     /* f32, or the 16-bit format in which gradients travel and are summed */
     size_t gradients; /* elements [0, gradients), contributed from device memory */
     size_t staged;    /* of these, [0, staged) are sometimes contributed from host memory instead */
-    bool ordered;     /* add in tower order: the same bits for any number of GPUs and virtual towers */
+    bool ordered;     /* add in tower order, in f32: the same bits for any number of GPUs and virtual towers */
     int ctas;         /* most thread blocks of a collective; 0: NCCL's choice */
+    bool shared_gpu;  /* several ranks may have one GPU, which NCCL has to be told: for tests, and slow */
     int root_ranks;   /* ranks that meet at one of NCCL's roots when they start; 0: 128 */
     /* For several nodes that were not started by MPI: the address and port where node 0 listens, and the secret of the
      * job. If master is NULL, MPI connects the nodes. Borrowed. */

@@ -1,4 +1,4 @@
-/* Collectives between groups of tower processes: shared memory inside a node (comm_shared.h), and between their first
+/* Collectives between nodes: shared memory inside a node (comm_shared.h), and between their first
  * processes, the leaders, messages over a link (link.h), which is MPI, or TCP where NCCL makes the sums.
  *
  * Every process has a communication thread (comm_thread.h) that runs the collectives in the order in which they were

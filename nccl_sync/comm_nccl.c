@@ -4,9 +4,10 @@
  * the communication stream, parallel to the computation: no second buffer, no copy. Ranks are added in NCCL's order,
  * the same on every rank. Gradients may travel in 16 bits (in f16 divided by the number of ranks on the way): that
  * takes a buffer of 16 bits, and the sum is written back in f32.
- * ordered: every tower's contribution is broadcast to all ranks and added in tower order, as comm_shm does: the same
- * bits whichever rank holds which tower. Not in place: it needs a buffer for each tower.
- * A single rank has nothing to reduce: no communicator is created, and its towers are added. The sums are in
+ * ordered: every tower's contribution travels as it is, and is added in tower order, as comm_shm does: the same bits
+ * whichever rank holds which tower. Each rank adds a part of the elements (comm_nccl_ordered.c). Not in place: it needs
+ * about two buffers of the gradients' size where there is a tower on each rank.
+ * A single rank has nothing to reduce: no communicator is created, and its towers are added in order. The sums are in
  * comm_nccl_sum.c.
  * Barrier, small broadcasts, the unique ids and the flag that a peer has left use the processes' shared memory; between
  * hosts messages over MPI, or over TCP where no MPI has started them.
@@ -46,7 +47,7 @@ static Status piece_broadcast(Comm *comm, NcclComm *c, char *piece, size_t bytes
     size_t floats = (bytes + sizeof(float) - 1) / sizeof(float);
     ncclResult_t begun = ncclBroadcast(c->relay, c->relay, floats, ncclFloat32, root, c->nccl, c->stream);
     TRY(nccl_settle(comm, c, begun, "ncclBroadcast"));
-    TRY(nccl_cuda_check(c, cudaEventRecord(c->done, c->stream), "cudaEventRecord behind a broadcast"));
+    TRY(nccl_done_record(c, "cudaEventRecord behind a broadcast"));
     TRY(nccl_done_wait(comm, c, "a broadcast"));
     if (mine) return OK;
     TRY(backend->download(c->device, piece, c->relay, bytes));
@@ -111,9 +112,12 @@ static void nccl_destroy(NcclComm *c)
 {
     if (!c) return;
     nccl_end(c);
+    if (c->first) cudaEventDestroy(c->first);
     if (c->done) cudaEventDestroy(c->done);
     comm_memory_destroy(c->device, &c->sum);
     comm_memory_destroy(c->device, &c->small);
+    comm_memory_destroy(c->device, &c->gathered);
+    if (c->chunks) c->device->backend->release(c->device, c->chunks);
     if (c->guest) c->device->backend->release(c->device, c->guest);
     if (c->relay) c->device->backend->release(c->device, c->relay);
     comm_close(c->control);
@@ -127,11 +131,11 @@ static void nccl_close(Comm *comm)
     nccl_destroy(comm->impl);
 }
 
-/* The gradient arena is registered only if NCCL sums there, not in 16 bits or in the slots of the towers. */
+/* The gradient arena is registered only if NCCL sums there: not in 16 bits, and not if NCCL sums nothing. */
 static Status nccl_register_memory(Comm *comm, const CommMemory *memory, size_t bytes)
 {
     NcclComm *c = comm->impl;
-    return comm->config.ordered || c->small.data ? OK : nccl_register(comm, c, memory, bytes);
+    return comm_exchanges(&comm->config) || c->small.data ? OK : nccl_register(comm, c, memory, bytes);
 }
 
 void comm_nccl_text(char *text, size_t bytes)
@@ -181,9 +185,13 @@ static Status memory_open(const CommConfig *config, NcclComm *c)
     TRY(comm_memory_create(c->device, space.sum ? space.sum : sizeof(float), &c->sum));
     if (space.small) TRY(comm_memory_create(c->device, space.small, &c->small));
     if (space.guest) TRY(c->device->backend->alloc(c->device, space.guest, &memory));
-    c->guest = memory;
+    c->guest = memory, memory = NULL;
+    if (space.gathered) TRY(comm_memory_create(c->device, space.gathered, &c->gathered));
+    if (space.chunks) TRY(c->device->backend->alloc(c->device, space.chunks, &memory));
+    c->chunks = memory;
     if (space.relay) TRY(c->device->backend->alloc(c->device, space.relay, &c->relay));
     c->stream = c->device->backend->stream(c->device, STREAM_COMM);
+    TRY(nccl_cuda_check(c, cudaEventCreateWithFlags(&c->first, cudaEventDisableTiming), "cudaEventCreateWithFlags"));
     return nccl_cuda_check(c, cudaEventCreateWithFlags(&c->done, cudaEventDisableTiming), "cudaEventCreateWithFlags");
 }
 
@@ -230,6 +238,22 @@ static Status ids_exchange(Comm *comm, NcclComm *c, int roots, ncclUniqueId *ids
     return OK;
 }
 
+/* A setting of the user is kept. */
+static Status setting_give(const char *name, const char *value)
+{
+    return setenv(name, value, 0) == 0 ? OK : FAIL(ERR_MEMORY, "%s: %s", name, strerror(errno));
+}
+
+/* NCCL refuses a GPU that two ranks of a host have, unless it is told otherwise, from 2.30 on; until then hosts are told apart by a
+ * setting (busId and hostHash of init.cc), and ranks of different ones are connected by the network. */
+static Status gpu_share(const Comm *comm)
+{
+    char rank[16];
+    if (nccl_library_is(NCCL_VERSION(2, 30, 0))) return setting_give("NCCL_MULTI_RANK_GPU_ENABLE", "1");
+    snprintf(rank, sizeof rank, "%d", comm->config.place.rank);
+    return setting_give("NCCL_HOSTID", rank);
+}
+
 static Status rank_open(Comm *comm, NcclComm *c)
 {
     ncclUniqueId ids[ROOTS_MAX];
@@ -237,14 +261,16 @@ static Status rank_open(Comm *comm, NcclComm *c)
     int ranks = comm->config.place.ranks, rank = comm->config.place.rank, roots;
     if (ranks == 1) return OK;
     config.blocking = 0;
+    if (unsetenv("NCCL_COMM_BLOCKING") != 0) /* which would override it, and with it all deadlines */
+        return FAIL(ERR_INTERNAL, "NCCL_COMM_BLOCKING: %s", strerror(errno));
     if (comm->config.ctas > 0) config.maxCTAs = comm->config.ctas;
     memset(ids, 0, sizeof ids);
-    /* Only rings add in the same order in every run. A setting of the user is kept. */
+    if (comm->config.shared_gpu) TRY(gpu_share(comm));
+    /* Only rings add in the same order in every run. */
     static const char *const settings[][2] = {
         {"NCCL_ALGO", "Ring"}, {"NCCL_PROTO", "Simple"}, {"NCCL_NVLS_ENABLE", "0"}};
     for (size_t i = 0; c->device->config.deterministic && i < sizeof settings / sizeof *settings; i++)
-        if (setenv(settings[i][0], settings[i][1], 0) != 0)
-            return FAIL(ERR_MEMORY, "%s: %s", settings[i][0], strerror(errno));
+        TRY(setting_give(settings[i][0], settings[i][1]));
     TRY(roots_choose(comm, c, &roots));
     TRY(ids_exchange(comm, c, roots, ids));
     ncclResult_t begun = roots > 1 ? ncclCommInitRankScalable(&c->nccl, ranks, rank, roots, ids, &config)
@@ -279,11 +305,11 @@ Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *devi
     c->process = process_in_node(&config->place);
     c->device = device;
     TRY_OUT(memory_open(config, c));
-    if (config->ordered) TRY_OUT(ranks_learn(config, c));
+    if (comm_exchanges(config)) TRY_OUT(ranks_learn(config, c));
     TRY_OUT(comm_create(config, &nccl_ops, c, &comm));
     TRY_OUT(rank_open(comm, c));
     TRY_OUT(op_open(comm, c));
-    if (config->ordered) TRY_OUT(nccl_register(comm, c, &c->sum, space.sum));
+    if (space.gathered) TRY_OUT(nccl_register(comm, c, &c->gathered, space.gathered));
     if (c->small.data) TRY_OUT(nccl_register(comm, c, &c->small, space.small));
     *made = comm;
     return OK;

@@ -112,7 +112,8 @@ static Status buffer_try(Comm *comm, NcclComm *c, const CommMemory *memory, size
 {
     int made;
     void *handle = NULL;
-    bool mine = has_memory() && ncclCommRegister(c->nccl, memory->data, bytes, &handle) == ncclSuccess;
+    bool mine = has_memory() && ncclCommRegister(c->nccl, memory->data, bytes, &handle) == ncclSuccess &&
+                handle != NULL; /* NULL with success: NCCL_LOCAL_REGISTER=0 */
     TRY(nccl_ranks_ask(comm, c, mine, &made));
     if (made == comm->config.place.ranks)
         *registered = (Registered){REGISTERED_BUFFER, handle};

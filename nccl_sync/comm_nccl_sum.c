@@ -1,8 +1,8 @@
-/* The all-reduce of the NCCL communicator; see comm_nccl.c for its two ways, fast and ordered.
+/* The all-reduce of the NCCL communicator; see comm_nccl.c for its two ways, fast and ordered (comm_nccl_ordered.c).
  *
- * A range passes three stations. allreduce_begin: each local tower's contribution is added to those before it, or kept in
- * the tower's slot. After the last one the ranks exchange the range on STREAM_COMM, behind what STREAM_COMPUTE has been
- * given. allreduce_end: STREAM_COMPUTE waits for that, makes the sum of it in f32, and leaves it where it is wanted. */
+ * A range passes three stations. allreduce_begin: each local tower's contribution is added to those before it, or kept.
+ * After the last one the ranks make the sum on STREAM_COMM, behind what STREAM_COMPUTE has been given. allreduce_end:
+ * STREAM_COMPUTE waits for that, and leaves the sum in f32 where it is wanted. */
 #include "nccl_sync/comm_nccl.h"
 
 /* ---- memory */
@@ -24,35 +24,27 @@ static Status copy_in(NcclComm *c, float *to, const float *from, bool on_host, s
                            "cudaMemcpyAsync of a tower's contribution");
 }
 
-/* One of our own kernels on f32 vectors: out = kind(in[0], in[1], ...). */
-static Status vector_run(NcclComm *c, OpKind kind, float scale, const float *const *in, int ins, float *out,
-                         size_t count)
+/* Multiplies a range in place. */
+static Status range_scale(NcclComm *c, float scale, float *at, size_t count)
 {
-    const OpKernel *kernel = c->device->backend->kernels[kind];
-    Tensor t = {.shape = {1, (int32_t)count, 1, 1}, .dtype = DTYPE_F32, .pitch = (int64_t)count};
-    OpCall call = {.kind = kind, .name = "sum over towers", .in_count = ins, .out = {t}, .out_count = 1};
-    if (kind == OP_AFFINE) call.attr.affine.scale = scale;
-    for (int k = 0; k < ins; k++) call.in[k] = t, call.in[k].data = (void *)in[k];
-    call.out[0].data = out;
-    TRY(kernel->prepare(c->device, &call)); /* these two keep no state */
+    const OpKernel *kernel = c->device->backend->kernels[OP_AFFINE];
+    Tensor t = {.shape = {1, (int32_t)count, 1, 1}, .dtype = DTYPE_F32, .pitch = (int64_t)count, .data = at};
+    OpCall call = {.kind = OP_AFFINE, .name = "sum over towers", .in = {t}, .in_count = 1, .out = {t}, .out_count = 1};
+    call.attr.affine.scale = scale;
+    TRY(kernel->prepare(c->device, &call)); /* it keeps no state */
     return kernel->launch(c->device, &call);
 }
 
 /* The buffer for contributions to a range that cannot be summed in place. */
 static float *sum_at(const Comm *comm, const NcclComm *c, size_t first)
 {
-    bool whole = comm->config.ordered || comm->config.place.local_towers > 1;
+    bool whole = comm->config.place.local_towers > 1;
     return (float *)c->sum.data + (whole ? first : comm_staged_at(&comm->config, first));
 }
 
 static char *small_at(const Comm *comm, const NcclComm *c, size_t first)
 {
     return (char *)c->small.data + first * dtype_bytes(comm->config.reduce);
-}
-
-static float *state_at(const Comm *comm, const NcclComm *c, int tower, size_t first)
-{
-    return sum_at(comm, c, (size_t)tower * comm_slot(&comm->config) + first);
 }
 
 /* ---- the exchange */
@@ -68,21 +60,6 @@ static Status range_reduce(Comm *comm, NcclComm *c, const ReduceRange *range)
     ncclRedOp_t op = range->narrow ? c->op : ncclSum;
     ncclResult_t begun = ncclAllReduce(at, at, range->count, type, op, c->nccl, c->stream);
     return nccl_settle(comm, c, begun, "ncclAllReduce");
-}
-
-/* Broadcasts every tower's contribution. */
-static Status slots_broadcast(Comm *comm, NcclComm *c, const ReduceRange *range)
-{
-    TRY(c->device->backend->wait(c->device, STREAM_COMM, STREAM_COMPUTE));
-    ncclResult_t begun = ncclGroupStart();
-    if (begun != ncclSuccess) return nccl_fail(c, begun, "ncclGroupStart");
-    for (int t = 0; t < comm->config.towers && !nccl_failed(begun); t++) {
-        float *slot = state_at(comm, c, t, range->first);
-        begun = ncclBroadcast(slot, slot, range->count, ncclFloat32, c->rank_of[t], c->nccl, c->stream);
-    }
-    ncclResult_t ended = ncclGroupEnd();
-    if (nccl_failed(begun)) return nccl_fail(c, begun, "ncclBroadcast");
-    return nccl_settle(comm, c, ended, "ncclGroupEnd");
 }
 
 /* The range whose all-reduce has begun at `first` and not ended; NULL if there is none. */
@@ -101,11 +78,12 @@ static Status sum_start(Comm *comm, NcclComm *c, const ReduceRange *given)
     if (c->left) return nccl_fail_left(comm);
     if (!range && c->ranges == RANGES_MAX)
         return FAIL(ERR_INTERNAL, "more than %d all-reduces are in progress", RANGES_MAX);
-    *(range ? range : &c->range[c->ranges++]) = *given;
+    if (!range) range = &c->range[c->ranges++];
+    *range = *given;
     c->compute_waits = comm->config.place.ranks == 1;
     if (c->compute_waits) return OK;
-    TRY(comm->config.ordered ? slots_broadcast(comm, c, given) : range_reduce(comm, c, given));
-    return nccl_cuda_check(c, cudaEventRecord(c->done, c->stream), "cudaEventRecord behind the sum over the towers");
+    TRY(comm_exchanges(&comm->config) ? nccl_ordered_start(comm, c, range) : range_reduce(comm, c, range));
+    return nccl_done_record(c, "cudaEventRecord behind the sum over the towers");
 }
 
 /* ---- contributions */
@@ -118,9 +96,6 @@ static Status tower_add(Comm *comm, NcclComm *c, int tower, float *from, bool on
     bool starts = tower == config->place.first_tower,
          ends = tower == config->place.first_tower + config->place.local_towers - 1;
     float *sum = sum_at(comm, c, range->first);
-    if (on_host && range->first < config->gradients && range->first + range->count > config->staged)
-        return FAIL(ERR_INTERNAL, "%zu elements of host memory from element %zu exceed the staging buffer of %zu",
-                    range->count, range->first, config->staged);
     range->at = ends && !on_host ? from : sum;
     if (starts) return range->at == from ? OK : copy_in(c, sum, from, on_host, range->count);
     if (on_host) {
@@ -128,7 +103,8 @@ static Status tower_add(Comm *comm, NcclComm *c, int tower, float *from, bool on
         TRY(copy_in(c, guest, from, true, range->count));
         from = guest;
     }
-    return vector_run(c, OP_ADD, 1, (const float *const[]){sum, from}, 2, range->at, range->count);
+    const float *both[] = {sum, from};
+    return c->device->backend->add(c->device, STREAM_COMPUTE, both, 2, range->at, range->count);
 }
 
 Status nccl_allreduce_begin(Comm *comm, int tower, size_t first, float *from, size_t count)
@@ -137,10 +113,13 @@ Status nccl_allreduce_begin(Comm *comm, int tower, size_t first, float *from, si
     bool on_host = false;
     ReduceRange range = {.first = first, .count = count};
     TRY(place_ask(c, from, &on_host));
+    if (on_host && first < comm->config.gradients && first + count > comm->config.staged)
+        return FAIL(ERR_INTERNAL, "%zu elements of host memory from element %zu exceed the staging buffer of %zu",
+                    count, first, comm->config.staged);
     range.narrow = c->small.data && !on_host && first < comm->config.gradients;
-    if (comm->config.ordered) {
-        range.at = sum_at(comm, c, first);
-        TRY(copy_in(c, state_at(comm, c, tower, first), from, on_host, count));
+    if (comm_exchanges(&comm->config)) {
+        range.at = nccl_ordered_place(comm, c, tower, first, from, on_host);
+        if (range.at != from) TRY(copy_in(c, range.at, from, on_host, count));
     } else {
         TRY(tower_add(comm, c, tower, from, on_host, &range));
     }
@@ -153,21 +132,11 @@ Status nccl_allreduce_begin(Comm *comm, int tower, size_t first, float *from, si
 /* The sum of the range in f32, to `to`. */
 static Status range_finish(Comm *comm, NcclComm *c, const ReduceRange *range, float *to)
 {
-    const float *in[OP_MAX_IN] = {range->at};
-    /* ADD adds its operands one after another: the bits do not depend on how many a launch has. */
-    for (int t = 1, ins = 1; comm->config.ordered && t < comm->config.towers; t++) {
-        in[ins++] = state_at(comm, c, t, range->first);
-        if (ins < OP_MAX_IN && t + 1 < comm->config.towers) continue;
-        TRY(vector_run(c, OP_ADD, 1, in, ins, to, range->count));
-        in[0] = to, ins = 1;
-    }
-    if (!range->narrow || comm->config.ordered) return in[0] == to ? OK : copy_in(c, to, in[0], false, range->count);
+    if (!range->narrow) return range->at == to ? OK : copy_in(c, to, range->at, false, range->count);
     const char *small = small_at(comm, c, range->first);
     TRY(c->device->backend->convert(c->device, to, DTYPE_F32, small, comm->config.reduce, range->count));
     /* undoes the division of `op` */
-    return comm->config.reduce == DTYPE_F16
-               ? vector_run(c, OP_AFFINE, c->enlarge, (const float *const[]){to}, 1, to, range->count)
-               : OK;
+    return comm->config.reduce == DTYPE_F16 ? range_scale(c, c->enlarge, to, range->count) : OK;
 }
 
 Status nccl_allreduce_end(Comm *comm, size_t first, float *to, size_t count)

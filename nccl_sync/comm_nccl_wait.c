@@ -21,21 +21,43 @@ Status nccl_fail(NcclComm *c, ncclResult_t result, const char *what)
 {
     const char *message = ncclGetLastError(c->nccl); /* that of the process, with or without a communicator */
     bool memory = lacks_memory(result, message);
-    Status st = FAIL(memory ? ERR_MEMORY : ERR_COMM, "NCCL: %s in %s (%s)%s", ncclGetErrorString(result), what, message,
-                     memory ? ": use a smaller batch or fewer towers per device" : "");
+    const char *remedy = memory ? "use a smaller batch or fewer towers per device" : nccl_remedy(result, message);
+    Status st = FAIL(memory ? ERR_MEMORY : ERR_COMM, "NCCL: %s in %s (%s)%s%s", ncclGetErrorString(result), what,
+                     message, *remedy ? ": " : "", remedy);
     nccl_leave(c);
     return st;
 }
 
-/* Which peers a collective waits for is not known: the deadline moves while any of them shows progress. */
-static Status still_together(Comm *comm, NcclComm *c, CommWait *wait, const char *what)
+/* A collective has ended on the device. Asked only where a wait is long. */
+static bool reach_each_other(const NcclComm *c)
 {
-    Status st = comm_look(c->control, wait);
-    if (st == OK && wait->left_ms > 0) return OK;
+    bool ended = c->first_begun && cudaEventQuery(c->first) == cudaSuccess;
+    (void)cudaGetLastError(); /* clears it for the check after the next launch */
+    return ended;
+}
+
+/* A collective has not ended in time; `longer`: what allows more. */
+static Status late_fail(const Comm *comm, NcclComm *c, const char *what, int64_t ms, const char *longer)
+{
+    char remedy[400] = "";
+    if (!reach_each_other(c)) nccl_first_remedy(comm, remedy, sizeof remedy);
     nccl_leave(c);
-    return st != OK ? st
-                    : FAIL(ERR_COMM, "%s of rank %d did not end within %.1f s (--comm-timeout)", what,
-                           comm->config.place.rank, (double)comm->config.timeout_ms / 1000);
+    return FAIL(ERR_COMM, "%s of rank %d did not end within %.1f s (--comm-timeout%s)%s", what, comm->config.place.rank,
+                (double)ms / 1000, longer, remedy);
+}
+
+/* Which peers a collective waits for is not known: the deadline moves while any of them shows progress. `first_ms`: the limit while it is
+ * not known whether the GPUs reach each other. */
+static Status still_together(Comm *comm, NcclComm *c, CommWait *wait, const char *what, int64_t first_ms)
+{
+    int64_t timeout = comm->config.timeout_ms;
+    Status st = comm_look(c->control, wait);
+    if (st != OK) nccl_leave(c);
+    TRY(st);
+    if (wait->left_ms > timeout - first_ms) return OK;
+    bool early = wait->left_ms > 0;
+    if (early && reach_each_other(c)) return OK;
+    return late_fail(comm, c, what, early ? first_ms : timeout, early ? " waits longer" : "");
 }
 
 Status nccl_settle(Comm *comm, NcclComm *c, ncclResult_t result, const char *what)
@@ -46,7 +68,7 @@ Status nccl_settle(Comm *comm, NcclComm *c, ncclResult_t result, const char *wha
         if (asked != ncclSuccess) return nccl_fail(c, asked, "ncclCommGetAsyncError");
         if (result != ncclInProgress) break;
         if (polls % 64 == 0) {
-            Status st = still_together(comm, c, &wait, what);
+            Status st = still_together(comm, c, &wait, what, comm->config.timeout_ms);
             if (st != OK) return st;
         }
         poll_pause(polls, POLL_NS);
@@ -74,15 +96,23 @@ static Status error_ask(NcclComm *c, const char *what)
     return nccl_fail(c, asked != ncclSuccess ? asked : result, what);
 }
 
+Status nccl_done_record(NcclComm *c, const char *what)
+{
+    if (!c->first_begun) TRY(nccl_cuda_check(c, cudaEventRecord(c->first, c->stream), what));
+    c->first_begun = true;
+    return nccl_cuda_check(c, cudaEventRecord(c->done, c->stream), what);
+}
+
 Status nccl_done_wait(Comm *comm, NcclComm *c, const char *what)
 {
     CommWait wait = {0};
+    int64_t first_ms = comm->config.first_ms ? comm->config.first_ms : comm->config.timeout_ms;
     for (int polls = 0;; polls++) {
         cudaError_t error = cudaEventQuery(c->done);
         if (error != cudaErrorNotReady) return nccl_cuda_check(c, error, "cudaEventQuery of a collective");
         (void)cudaGetLastError(); /* clears it for the check after the next launch */
         if (polls % 64 == 0) {
-            TRY(still_together(comm, c, &wait, what));
+            TRY(still_together(comm, c, &wait, what, first_ms));
             TRY(error_ask(c, what));
         }
         poll_pause(polls, POLL_NS);
@@ -96,5 +126,7 @@ Status nccl_look(Comm *comm, CommWait *wait)
     if (st != OK) nccl_leave(c);
     TRY(st);
     if (c->left) return nccl_fail_left(comm);
-    return error_ask(c, "the sum over the towers (ncclCommGetAsyncError)");
+    TRY(error_ask(c, "the sum over the towers (ncclCommGetAsyncError)"));
+    bool hangs = c->first_begun && wait->left_ms <= 0 && !reach_each_other(c);
+    return hangs ? late_fail(comm, c, "the sum over the towers", comm->config.timeout_ms, "") : OK;
 }

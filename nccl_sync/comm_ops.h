@@ -1,6 +1,7 @@
 /* The interface that a communicator implements; comm.c forwards to it. Internal to nccl_sync. */
 #pragma once
 
+#include "nccl_sync/bucket.h"
 #include "nccl_sync/comm.h"
 
 typedef struct CommOps {
@@ -26,18 +27,30 @@ struct Comm {
 
 /* Device memory of comm_nccl.c, in bytes. */
 typedef struct CommSpace {
-    size_t sum;   /* contributions that cannot be summed in place */
-    size_t small; /* gradients in 16 bits */
-    size_t guest; /* contributions of further local towers from host memory */
-    size_t relay; /* pieces of large broadcasts, on their way */
+    size_t sum;      /* contributions that cannot be summed in place, or are not sent from where they lie */
+    size_t small;    /* gradients in 16 bits */
+    size_t guest;    /* contributions of further local towers from host memory */
+    size_t chunks;   /* comm_exchanges: this rank's chunks of the contributions of other ranks */
+    size_t gathered; /* comm_exchanges: the sums of all chunks */
+    size_t relay;    /* pieces of large broadcasts, on their way */
 } CommSpace;
-enum { COMM_RELAY_BYTES = 1 << 22 };
+enum { COMM_RELAY_BYTES = 1 << 22, RANGES_MAX = BUCKETS_MAX + 8 /* all-reduces in progress */ };
 CommSpace comm_space(const CommConfig *config);
-/* Floats from one tower's contributions to the next one's, with `ordered`: whole lines, because NCCL's kernels and ours move
- * 16 bytes at once only from addresses that are multiples of that. */
+/* Whether NCCL only moves the contributions (comm_nccl_ordered.c). A single rank adds its towers in order anyway. */
+static inline bool comm_exchanges(const CommConfig *config)
+{
+    return config->ordered && config->place.ranks > 1;
+}
+/* Floats from one local tower's contributions to the next one's, if they are exchanged: whole lines, because NCCL's kernels and
+ * ours move 16 bytes at once only from addresses that are multiples of that. */
 static inline size_t comm_slot(const CommConfig *config)
 {
     return (config->max_count + 15) / 16 * 16;
+}
+/* Floats for one rank's chunks of all ranges of a round, each rounded up to 16 bytes. */
+static inline size_t comm_chunks(const CommConfig *config)
+{
+    return (config->max_count / (size_t)config->place.ranks + 4 * RANGES_MAX + 15) / 16 * 16;
 }
 /* Floats of a round that may come from host memory, and where element `first` of them is kept. */
 static inline size_t comm_staged(const CommConfig *config)

@@ -1,4 +1,4 @@
-/* The memory of a group of tower processes: contributions, sums, barriers, and who has left; see comm_shared.h. */
+/* The memory of the tower processes of a node: contributions, sums, barriers, and who has left; see comm_shared.h. */
 #include "nccl_sync/comm_shared.h"
 #include "kernels/base/clock.h"
 #include "nccl_sync/comm_ops.h"

@@ -1,10 +1,10 @@
 /* The memory that the tower processes of one node share, and how they wait in it; see comm.h for its creation. Internal
  * to nccl_sync.
  *
- * Every tower has a slot of max_count floats, and one more holds the result. The towers of the process that holds tower
- * 0 add theirs up in the first slot, with which every sum begins; the pages of their other rooms are never touched, so
- * they take no memory. A barrier is a counter and a futex. A process that waits also checks the abort word, which the
- * supervisor or a failing process sets, and its deadline. */
+ * Every tower has room for its contribution of max_count floats, and one more room holds the result. The towers of the process
+ * that holds tower 0 add theirs up in the first room, with which every sum begins; the pages of their other rooms are never
+ * touched, so they take no memory. A barrier is a counter and a futex. A process that waits also checks the abort word, which
+ * the supervisor or a failing process sets, and its deadline. */
 #pragma once
 
 #include <stdatomic.h>
@@ -34,7 +34,7 @@ struct CommShared {
     _Alignas(LINE) _Atomic int64_t added[GROUP_RANKS_MAX]; /* chunks to which each process has added its part */
     int towers, ranks;                                     /* of the node */
     int first_tower;
-    int first_holds;           /* towers whose contributions the first slot holds */
+    int first_holds;          /* towers whose contributions the first room holds */
     size_t max_count, stride; /* floats; stride is max_count rounded up to a line */
     size_t bytes;             /* of the mapping */
     char broadcast[BROADCAST_BYTES];
@@ -70,7 +70,7 @@ static inline void shared_part(const CommConfig *config, const CommShared *share
     *to = count * (process + 1) / ranks;
 }
 
-/* sum[0 .. count) = the contributions' elements from `first` on, added in tower order; behind the values that are there already
- * if `onto`. In blocks that stay in the first-level cache, so that each slot is read once. `copy` receives the sum too,
+/* sum[0 .. count) = the contributions' elements from `first` on, added in tower order; behind the values that are there
+ * already if `onto`. In blocks that stay in the first-level cache, so that each is read once. `copy` receives the sum too,
  * unless it is NULL. */
 void shared_add(CommShared *shared, size_t first, size_t count, bool onto, float *sum, float *copy);

@@ -1,8 +1,8 @@
 /* Collectives between the tower processes of one node, through anonymous memory that the supervisor mapped before it
  * forked them.
  *
- * comm_allreduce_begin puts the contribution into the tower's contribution there (shared_give). comm_allreduce_end: barrier; each rank
- * adds its part of the range over all contributions, in tower order, and puts it into the result area; barrier; each rank copies
+ * comm_allreduce_begin puts the tower's contribution there (shared_give). comm_allreduce_end: barrier; each rank adds its part
+ * of the range over all contributions, in tower order, and puts it into the result area; barrier; each rank copies
  * out what the others put there. The order of the additions is that of the tower numbers, so the sum does not depend on
  * which process holds which tower, nor on timing. */
 #include "nccl_sync/comm_ops.h"

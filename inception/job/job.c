@@ -278,6 +278,7 @@ static Status comm_fill(const Options *o, TrainJob *job)
     job->comm.reduce = dtypes[o->reduce_dtype];
     job->comm.ordered = o->reduce == REDUCE_ORDERED;
     job->comm.timeout_ms = (int64_t)(o->comm_timeout * 1000);
+    job->comm.first_ms = option_is_set(o, "comm-timeout") ? 0 : FIRST_SUM_MS;
     return OK;
 }
 

@@ -163,6 +163,8 @@ Status job_resolve(Options *o, JobFiles *files)
     TRY(default_recipe_choose(o, model, files));
     TRY(converted_follow(o, files));
     if (!option_is_set(o, "momentum")) option_settle_real(o, OPTION_ID_momentum, optimizer_choices[o->opt].momentum);
+    if (o->reduce_dtype != REDUCE_FP32 && !option_is_set(o, "reduce")) /* the only way that has 16 bits */
+        option_settle_choice(o, OPTION_ID_reduce, REDUCE_FAST);
     TRY(conditions_check(o));
     TRY(conditions_of_model_check(o, model));
     TRY(backend_find(option_info(OPTION_ID_device)->choices[o->device], &job->backend, files->without_gpu,

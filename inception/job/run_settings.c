@@ -19,14 +19,14 @@ Status run_model(const char *run, const Model **model)
     return st;
 }
 
-/* Whether the user gave it, or a recipe that the run got by default. A model may ask for --winograd since the run began,
- * so that is taken over, whoever gave it. Options of one call only are not. */
+/* Whether the user gave it, or a recipe that the run got by default. Since the run began, a model may ask for --winograd, and
+ * the default of --reduce has changed, so these are taken over, whoever gave them. Options of one call only are not. */
 static bool is_taken_over(const SettingLine *setting)
 {
     static const char *const givers[] = {"command line", "environment", "file", "run", "default recipe"};
     bool negated;
     OptionId id = option_find(setting->key, &negated);
-    bool given = id == OPTION_ID_winograd;
+    bool given = id == OPTION_ID_winograd || id == OPTION_ID_reduce;
     for (size_t i = 0; i < sizeof givers / sizeof *givers; i++)
         given |= !strncmp(setting->origin, givers[i], strlen(givers[i]));
     return given && (id == OPTION_ID_COUNT || !option_is_of_the_call(id));

@@ -46,7 +46,9 @@ enum {
     MEET_LATE_MS = 2000,   /* for the others to come and learn that the programs do not agree */
     MEET_NOTE_MS = 5000,   /* of waiting, before it is said for whom */
     MEET_AGAIN_MS = 60000, /* until that is said again */
-    DOCTOR_MEET_S = 60,    /* of programs that only look whether they can meet, unless --comm-timeout is given */
+    /* without a sign of progress in the first collective of GPUs: they do not reach each other; unless --comm-timeout is given */
+    FIRST_SUM_MS = 60000,
+    DOCTOR_MEET_S = 60, /* of programs that only look whether they can meet, unless --comm-timeout is given */
     /* for the driver to say which GPUs there are: without persistence mode it initializes each first, seconds each */
     DEVICE_SEARCH_SECONDS = 180,
 

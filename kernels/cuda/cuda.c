@@ -313,6 +313,7 @@ const Backend cuda_backend = {
     .hash = cuda_hash,
     .l2_term = cuda_l2_term,
     .average = cuda_average,
+    .add = cuda_add_vectors,
     .gate_extras = cuda_gate_extras,
     .gate_decide = cuda_gate_decide,
     .mark = cuda_mark,

@@ -51,6 +51,8 @@ Status cuda_square_sum(Device *device, const float *x, size_t count, double *sum
 Status cuda_l2_term(Device *device, const float *param, const OptimizerSegment *segments, int count, double *term);
 Status cuda_average(Device *device, float *running, const float *batch, const float *correct, const float *decay,
                     size_t count, const float *commit);
+Status cuda_add_vectors(Device *device, StreamKind stream, const float *const *from, int vectors, float *sum,
+                        size_t count);
 Status cuda_gate_extras(Device *device, const GateExtrasCall *call);
 Status cuda_gate_decide(Device *device, const GateDecideCall *call);
 Status cuda_hash(Device *device, const float *x, size_t count, uint64_t first, uint64_t *sum);

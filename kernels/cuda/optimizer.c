@@ -45,6 +45,19 @@ Status cuda_average(Device *device, float *running, const float *batch, const fl
     return OK;
 }
 
+Status cuda_add_vectors(Device *device, StreamKind stream, const float *const *from, int vectors, float *sum,
+                        size_t count)
+{
+    if (count >= (size_t)KERNEL_MAX_ELEMENTS)
+        return FAIL(ERR_UNSUPPORTED, "a sum of vectors: expected less than 2^31 elements, found %zu", count);
+    Tensor t = {.shape = {1, (int32_t)count, 1, 1}, .dtype = DTYPE_F32, .pitch = (int64_t)count};
+    OpCall call = {.kind = OP_ADD, .in_count = vectors, .out = {t}, .out_count = 1};
+    for (int k = 0; k < vectors; k++) call.in[k] = t, call.in[k].data = (void *)from[k];
+    call.out[0].data = sum;
+    TRY_CUDA(kernel_add(&call, cuda_stream(device, stream)));
+    return OK;
+}
+
 Status cuda_hash(Device *device, const float *x, size_t count, uint64_t first, uint64_t *sum)
 {
     TRY_CUDA(kernel_hash(x, count, first, sum, cuda_stream(device, STREAM_COMPUTE)));

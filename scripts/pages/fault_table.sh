@@ -68,6 +68,12 @@ F57|a GPU that reports an ECC error it could not correct or an XID, or is lost t
 F58|a process that has failed does not end, in `ncclCommAbort` or in the driver|after 60 s (half of `--comm-timeout`, if that is less) without a sign of life of any process the run ends with that failure; saving is a sign of life|5/7
 F59|the run directory is renamed, removed or replaced while the run trains|seen within a second; the run saves where the directory is now and ends with its name; nothing is written to another directory of that name|6
 F60|storage of the run directory does not answer, for any time|records wait in memory (64 MiB) and training goes on; what must be written first (a checkpoint before the next one, lists of samples, the end of the run) waits, with a warning, and no other tower or program takes that for a hang; no step is left out, and `log.txt` says how long it was; a second signal ends the run|-
+F61|GPUs do not reach each other (ACS, IOMMU, virtual machines; a switch that hangs): the first sum between them does not end|after 60 s without a sign of progress the run ends with what to try: `NCCL_P2P_DISABLE=1`, `NCCL_NVLS_ENABLE=0`, ACS and IOMMU; after `--comm-timeout` if that is given, or if they hang while NCCL connects them. With `--no-self-test` the first step ends after `--comm-timeout`, in the same words|7
+F62|NCCL may not sum in the switch (NVLS), as in many containers|at once, with NCCL's words and `NCCL_NVLS_ENABLE=0`|7
+F63|two processes on one GPU, or on slices of one (MIG)|at once, with NCCL's words and how each gets a GPU of its own|7
+F64|`/dev/shm` is too small for NCCL|at once, with NCCL's words and how to make it larger|7
+F65|`NCCL_SOCKET_IFNAME` is left over from another machine|at once, with NCCL's words and how to choose|7
+F66|the fabric manager of the NVSwitches does not run (error 802)|at once, with the words of the driver and of the remedy|7
 TABLE
 }
 

@@ -233,6 +233,7 @@ shown "batch-size: 64" train $model --print-config # of pairs that exclude each 
 cp "$work/out" "$work/files/first.yaml"
 shown "batch-size: 64" train $model -c "$work/files/first.yaml" --print-config
 diff <(sed 's/ *# from .*//' "$work/files/first.yaml") <(sed 's/ *# from .*//' "$work/out") || complain "--print-config of train does not read back"
+shown "reduce: ordered" train $model --print-config
 if python3 -c 'import yaml' 2>/dev/null; then # as PyYAML reads it: numbers are numbers, true and false are flags, everything else is text
     shown "lr: 1.0e-05" train $model --lr 1e-5 --nan-check off --tower-batch 32,32 --towers 2 --sched exponential --print-config
     python3 - "$work/out" <<'PYTHON' || complain "PyYAML reads --print-config otherwise"

@@ -93,6 +93,13 @@ train old --resume auto --max-steps 8 --towers 2 --random-erase 0.5
 grep -qE "shuffle-window|critic-batches" "$work/err" && complain "a later option with its default is named: $(cat "$work/err")"
 train old --resume auto --max-steps 8 --towers 2 --threads 1 || complain "a run of an older program is refused: $(cat "$work/err")"
 
+# Towers between GPUs were not added in order by default once: a run that began so goes on so, although the usual way is another now.
+train before --towers 2 --reduce fast || complain "--reduce fast: $(cat "$work/err")"
+sed -i 's/^\(reduce: fast *# from\) .*/\1 default/' "$work/runs/before/args.yaml"
+train before --resume auto --max-steps 8 --towers 2 || complain "a run of an earlier version: $(cat "$work/err")"
+grep -q '^reduce: fast ' "$work/runs/before/args.yaml" || complain "a run of an earlier version has another sum: $(grep reduce "$work/runs/before/args.yaml")"
+refused "then reduce: ordered, now reduce: fast" --reduce fast
+
 mv "$work/small" "$work/moved"
 train base --resume auto --max-steps 8 --towers 2 --threads 1 --data-path "$work/moved" || complain "equal data in another folder is refused: $(cat "$work/err")"
 cmp -s "$work/runs/base/last.safetensors" "$work/runs/old/last.safetensors" || complain "a run of an older program continues otherwise"

@@ -103,7 +103,10 @@ before_0= before_1="export FAKE_GPUS=1"
 refused uneven 2 2 "this rank has other settings than rank 0: 'processes: 2' here, 'processes: 4' there"
 before_1=
 
-# ---- NCCL's own order of the sum
+# ---- NCCL's own order of the sum, which alone has 16 bits
+"$gpu_towers" train fashion_cnn --data-path "$work/data" --reduce-dtype bf16 --print-config >"$out" 2>"$err" || complain "--reduce-dtype: $(cat "$err")"
+grep -q '^reduce: fast ' "$out" || complain "--reduce-dtype bf16 means another sum: $(grep '^reduce' "$out")"
+"$gpu_towers" train fashion_cnn --data-path "$work/data" --print-config 2>"$err" | grep -q '^reduce: ordered ' || complain "the usual sum: $(cat "$err")"
 trains fast 2 --max-steps 1 --reduce fast
 
 if ! TOWERS_FAULT=none: "$gpu_towers" "${run[@]}" --dry-run >/dev/null 2>&1; then

@@ -6,26 +6,36 @@
 
 #include <nccl.h>
 
+#include "kernels/base/clock.h"
 #include "kernels/cuda/cuda.h"
 #include "nccl_sync/comm_ops.h"
 #include "tests/gpu/fake_cuda/gpu_run.h"
 #include "tests/support/free_port.h"
 #include "tests/support/unit.h"
 
-enum { COUNT = 500, EXTRAS = 5 /* odd, as of most numbers of towers */, RANKS = 4, PATIENCE_S = 200 };
+enum {
+    COUNT = 500,
+    CUT = 200,
+    EXTRAS = 5 /* odd, as of most numbers of towers */,
+    RANKS = 4,
+    RANKS_MOST = 8,
+    PATIENCE_S = 200
+};
 
 typedef struct Seen {
     volatile int ready;
-    Status status[RANKS];
-    char message[RANKS][400];
-    int alive[RANKS];
-    volatile int heard;     /* ranks that had their error while one was still in its abort */
-    char failed[RANKS][64]; /* the call that was made to, "" */
-    int64_t registered[RANKS], reduced[RANKS], copies[RANKS], ids[RANKS], by_roots[RANKS], added[RANKS],
-        misaligned[RANKS];
-    size_t taken[RANKS], planned[RANKS]; /* device memory of the communicator, as measured and as comm_bytes says */
-    char text[RANKS][128];
-    float sum[RANKS][COUNT + EXTRAS], again[RANKS][COUNT];
+    Status status[RANKS_MOST];
+    char message[RANKS_MOST][400];
+    int alive[RANKS_MOST];
+    volatile int heard;          /* ranks that had their error while one was still in its abort */
+    char failed[RANKS_MOST][64]; /* the call that was made to, "" */
+    int64_t registered[RANKS_MOST], reduced[RANKS_MOST], copies[RANKS_MOST], ids[RANKS_MOST], by_roots[RANKS_MOST],
+        added[RANKS_MOST], misaligned[RANKS_MOST],
+        received[RANKS_MOST]; /* added, received: kernels and bytes in a round */
+    size_t taken[RANKS_MOST],
+        planned[RANKS_MOST]; /* device memory of the communicator, as measured and as comm_bytes says */
+    char text[RANKS_MOST][128];
+    float sum[RANKS_MOST][COUNT + EXTRAS], again[RANKS_MOST][COUNT];
 } Seen;
 
 typedef struct Group {
@@ -87,8 +97,8 @@ static Status rank_live(const Group *g, int rank, CommShared *shared)
 
 static void group_live(Group *g, int towers, int ranks)
 {
-    CommShared *shared[RANKS];
-    pid_t child[RANKS];
+    CommShared *shared[RANKS_MOST];
+    pid_t child[RANKS_MOST];
     int groups = g->groups > 1 ? g->groups : 1, per = ranks / groups;
     g->ranks = g->config.place.ranks = ranks;
     g->config.place.nodes = groups;
@@ -140,7 +150,7 @@ static void check_reports(const Group *g, unsigned ranks, const char *text, cons
     for (int r = 0; r < g->ranks; r++) {
         if (!(ranks >> r & 1)) continue;
         const char *message = g->seen->message[r];
-        if (g->seen->status[r] != ERR_COMM || !(strstr(message, text) || strstr(message, other)))
+        if (g->seen->status[r] != ERR_COMM || !(strstr(message, text) || (other && strstr(message, other))))
             fail_msg("rank %d: status %d, '%s'", r, (int)g->seen->status[r], message);
         if (g->seen->alive[r]) fail_msg("rank %d left objects behind", r);
     }
@@ -162,9 +172,10 @@ static float gift_factor;
 static Status rounds(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
 {
     const CommConfig *config = comm_config(comm);
-    const size_t cut = 200;
+    const size_t cut = CUT;
     float host[COUNT], extras[EXTRAS] = {1, 2, 3, 16777216, 5};
     for (int round = 0; round < 2; round++) {
+        int64_t kernels = fake_gpu_count("kernel"), received = fake_gpu_received();
         for (int t = config->place.first_tower; t < config->place.first_tower + config->place.local_towers; t++) {
             for (size_t i = 0; i < COUNT; i++) host[i] = gift_factor * gift(t + 7 * round, i);
             TRY(device->backend->upload(device, grads, host, sizeof host));
@@ -173,9 +184,9 @@ static Status rounds(Comm *comm, Device *device, float *grads, int rank, Seen *s
         }
         for (int t = config->place.first_tower; t < config->place.first_tower + config->place.local_towers; t++)
             TRY(comm_allreduce_begin(comm, t, COUNT, extras, EXTRAS));
-        int64_t before = fake_gpu_count("kernel");
+        seen->added[rank] = fake_gpu_count("kernel") - kernels;
+        seen->received[rank] = fake_gpu_received() - received;
         TRY(comm_allreduce_end(comm, 0, grads, cut));
-        seen->added[rank] = fake_gpu_count("kernel") - before;
         TRY(comm_allreduce_end(comm, cut, grads + cut, COUNT - cut));
         TRY(comm_allreduce_end(comm, COUNT, seen->sum[rank] + COUNT, EXTRAS));
         TRY(device->backend->download(device, seen->sum[rank], grads, sizeof host));
@@ -408,7 +419,8 @@ TEST_WITH(test_sums_in_place, fake_as_new, NULL)
 /* No second buffer for a tower a rank: that of the extras and that of large broadcasts alone; and the plan says what is taken. */
 TEST_WITH(test_memory_of_a_sum, fake_as_new, NULL)
 {
-    const size_t relay = COMM_RELAY_BYTES, extras = EXTRAS * sizeof(float), all = COUNT * sizeof(float) + extras;
+    const size_t relay = COMM_RELAY_BYTES, extras = EXTRAS * sizeof(float), all = COUNT * sizeof(float) + extras,
+                 chunks = 544 * sizeof(float); /* of half the round, and 16 bytes more for each of its ranges */
     struct {
         CommConfig config;
         int towers, ranks;
@@ -417,8 +429,10 @@ TEST_WITH(test_memory_of_a_sum, fake_as_new, NULL)
         {{.staged = 0}, 2, 2, relay + extras},
         {{.staged = 10}, 2, 2, relay + extras + 10 * sizeof(float)},
         {{.reduce = DTYPE_BF16}, 2, 2, relay + extras + COUNT * 2},
-        {{.staged = 0}, 3, 1, all + extras}, /* the sum of the first towers, and what one brings from the host */
-        {{.ordered = true}, 3, 1, 3 * ((all + 63) / 64 * 64)}, /* each in whole lines */
+        {{.staged = 0}, 3, 1, all + extras},     /* the sum of the first towers, and what one brings from the host */
+        {{.ordered = true}, 3, 1, all + extras}, /* likewise */
+        {{.ordered = true}, 3, 2, relay + extras + (2 + 2) * chunks},
+        {{.ordered = true}, 8, 2, relay + extras + 3 * ((all + 63) / 64 * 64) + (4 + 2) * chunks},
     };
     gift_factor = 1;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -442,14 +456,17 @@ static Status rounds_without_waits(Comm *comm, Device *device, float *grads, int
 TEST_WITH(test_missing_wait_is_noticed, fake_as_new, NULL)
 {
     gift_factor = 1;
-    Group right = {.body = rounds}, wrong = {.body = rounds_without_waits};
-    group_live(&right, 2, 2);
-    group_live(&wrong, 2, 2);
-    all_well(&right);
-    all_well(&wrong);
-    assert_memory_not_equal(right.seen->sum[0], wrong.seen->sum[0], COUNT * sizeof(float));
-    group_end(&right);
-    group_end(&wrong);
+    for (int ordered = 0; ordered < 2; ordered++) {
+        Group right = {.body = rounds, .config.ordered = ordered};
+        Group wrong = {.body = rounds_without_waits, .config.ordered = ordered};
+        group_live(&right, 2, 2);
+        group_live(&wrong, 2, 2);
+        all_well(&right);
+        all_well(&wrong);
+        assert_memory_not_equal(right.seen->sum[0], wrong.seen->sum[0], COUNT * sizeof(float));
+        group_end(&right);
+        group_end(&wrong);
+    }
 }
 
 TEST_WITH(test_sums_in_16_bits, fake_as_new, NULL)
@@ -469,28 +486,106 @@ TEST_WITH(test_sums_in_16_bits, fake_as_new, NULL)
     group_end(&g);
 }
 
+/* ---- in tower order */
+
+/* Of a range of `count`: the floats of a rank's chunk, and how many of them the range fills. */
+static int chunk_floats(int count, int ranks)
+{
+    return (count + 4 * ranks - 1) / (4 * ranks) * 4;
+}
+
+static int chunk_filled(int count, int ranks, int rank)
+{
+    int each = chunk_floats(count, ranks), left = count - rank * each;
+    return left < 0 ? 0 : left < each ? left : each;
+}
+
+/* What a rank receives: its chunks of the towers of others, and the sums of their chunks; and in how many launches it adds. */
+static void check_traffic(const Group *g, int rank)
+{
+    static const int counts[] = {CUT, COUNT - CUT, EXTRAS};
+    int towers = g->config.towers, ranks = g->ranks,
+        others = towers - ((rank + 1) * towers / ranks - rank * towers / ranks);
+    int64_t floats = 0, launches = 0;
+    for (int k = 0; k < 3; k++) {
+        int filled = chunk_filled(counts[k], ranks, rank);
+        floats += others * filled + (ranks - 1) * chunk_floats(counts[k], ranks);
+        launches += filled ? (towers - 2) / (OP_MAX_IN - 1) + 1 : 0;
+    }
+    assert_int_equal(g->seen->received[rank], floats * (int64_t)sizeof(float));
+    assert_int_equal(g->seen->added[rank], launches);
+    assert_int_equal(g->seen->misaligned[rank], 0);
+}
+
+/* The towers' contributions to the last round, added one after another. */
+static void sum_in_order(int towers, float *sum)
+{
+    static const float extras[EXTRAS] = {1, 2, 3, 16777216, 5};
+    for (int t = 0; t < towers; t++)
+        for (size_t i = 0; i < COUNT + EXTRAS; i++) {
+            float given = i < COUNT ? gift_factor * gift(t + 7, i) : extras[i - COUNT];
+            sum[i] = t ? sum[i] + given : given;
+        }
+}
+
+/* The same bits on any number of ranks; with a tower on each of eight less than a third of what all contributions would be. */
 TEST_WITH(test_ordered_sums_have_the_same_bits, fake_as_new, NULL)
 {
-    float first[COUNT + EXTRAS];
+    static const int mappings[][2] = {{8, 1}, {8, 2}, {8, 3}, {8, 4}, {8, 8}, {5, 1}, {5, 3}, {5, 4}, {19, 7}, {2, 2}};
+    float wanted[COUNT + EXTRAS];
     gift_factor = 1;
-    for (int ranks = 1; ranks <= 4; ranks++) {
+    for (size_t m = 0; m < sizeof mappings / sizeof *mappings; m++) {
         Group g = {.body = rounds, .config.ordered = true};
-        group_live(&g, 5, ranks);
+        group_live(&g, mappings[m][0], mappings[m][1]);
         all_well(&g);
         check_sums(&g, 1e-6);
-        if (ranks == 1) memcpy(first, g.seen->sum[0], sizeof first);
-        assert_memory_equal(first, g.seen->sum[0], sizeof first);
-        for (int r = 0; r < ranks; r++) {
-            assert_int_equal(g.seen->added[r], 1); /* all towers in one launch */
-            assert_int_equal(g.seen->misaligned[r], 0);
+        sum_in_order(g.config.towers, wanted);
+        for (int r = 0; r < g.ranks; r++) {
+            assert_memory_equal(g.seen->sum[r], wanted, sizeof wanted);
+            assert_true(g.seen->taken[r] <= g.seen->planned[r]);
+            if (g.ranks > 1) check_traffic(&g, r);
         }
+        if (g.ranks == 8) assert_true(g.seen->received[0] < (int64_t)(7 * sizeof wanted / 3));
         group_end(&g);
     }
     Group fast = {.body = rounds};
-    group_live(&fast, 5, 4);
+    group_live(&fast, 8, 4);
     all_well(&fast);
-    assert_memory_not_equal(first, fast.seen->sum[0], COUNT * sizeof *first); /* or order would not matter here */
+    sum_in_order(8, wanted);
+    assert_memory_not_equal(wanted, fast.seen->sum[0], COUNT * sizeof *wanted); /* or order would not matter here */
     group_end(&fast);
+}
+
+/* Ranges in another order than that of their elements, one of which begins anew while others are in progress. */
+static Status ranges_mixed(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    static const size_t range[][2] = {{300, 200}, {0, 3}, {3, 297}};
+    int tower = comm_config(comm)->place.first_tower;
+    float host[COUNT];
+    for (size_t i = 0; i < COUNT; i++) host[i] = gift_factor * gift(tower + 7, i);
+    TRY(device->backend->upload(device, grads, host, sizeof host));
+    for (int k = 0; k < 3; k++) TRY(comm_allreduce_begin(comm, tower, range[k][0], grads + range[k][0], range[k][1]));
+    for (int k = 0; k < 50; k++) {
+        TRY(comm_allreduce_end(comm, 0, grads, 3));
+        TRY(device->backend->upload(device, grads, host, 3 * sizeof *host));
+        TRY(comm_allreduce_begin(comm, tower, 0, grads, 3));
+    }
+    for (int k = 2; k >= 0; k--) TRY(comm_allreduce_end(comm, range[k][0], grads + range[k][0], range[k][1]));
+    TRY(device->backend->download(device, seen->sum[rank], grads, sizeof host));
+    TRY(device->backend->finish(device, STREAM_COMPUTE));
+    return comm_barrier(comm);
+}
+
+TEST_WITH(test_ordered_ranges_in_progress, fake_as_new, NULL)
+{
+    float wanted[COUNT + EXTRAS];
+    gift_factor = 1;
+    sum_in_order(3, wanted);
+    Group g = {.body = ranges_mixed, .config.ordered = true};
+    group_live(&g, 3, 3);
+    all_well(&g);
+    for (int r = 0; r < 3; r++) assert_memory_equal(g.seen->sum[r], wanted, COUNT * sizeof *wanted);
+    group_end(&g);
 }
 
 TEST_WITH(test_library_without_memory, fake_as_new, NULL)
@@ -672,7 +767,7 @@ TEST_WITH(test_root_that_fails, fake_as_new, NULL)
     group_end(&g);
 }
 
-/* Questions that have an answer all the same, and farewells. */
+/* Questions that have an answer all the same, and calls at the end. */
 static bool may_fail(const char *call)
 {
     static const char *const calls[] = {"cudaMemGetInfo", "cudaDeviceSynchronize", "ncclGetVersion",
@@ -710,9 +805,9 @@ static Status one_sum(Comm *comm, Device *device, float *grads, int rank, Seen *
 }
 
 /* The nth call of this name fails on one of two ranks: both are well, or both report it. False if there are fewer. */
-static bool check_failing(const char *name, int64_t nth)
+static bool check_failing(bool ordered, const char *name, int64_t nth)
 {
-    Group g = {.body = one_sum, .on_start = start_failing_second, .any_order = true};
+    Group g = {.body = one_sum, .on_start = start_failing_second, .any_order = true, .config.ordered = ordered};
     failing = name;
     failing_nth = nth;
     group_live(&g, 2, 2);
@@ -728,11 +823,11 @@ static bool check_failing(const char *name, int64_t nth)
 }
 
 /* From opening the device over windows and sums to the end: every call of a rank, but how often it asks. */
-TEST_WITH(test_every_call_of_one_rank, fake_as_new, NULL)
+static int check_every_call(bool ordered)
 {
     char *name, *rest;
     int checked = 0;
-    Group g = {.body = one_sum, .on_start = start_written_down, .any_order = true};
+    Group g = {.body = one_sum, .on_start = start_written_down, .any_order = true, .config.ordered = ordered};
     asked = mmap(NULL, ASKED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(asked != MAP_FAILED);
     group_live(&g, 2, 2);
@@ -744,20 +839,27 @@ TEST_WITH(test_every_call_of_one_rank, fake_as_new, NULL)
         for (const char *before = asked; before < name && !again; before += strlen(before) + 1)
             again = strcmp(before, name) == 0;
         int64_t most = again ? 0 : is_question ? 3 : MOST;
-        for (int64_t nth = 1; nth <= most && check_failing(name, nth); nth++) checked++;
+        for (int64_t nth = 1; nth <= most && check_failing(ordered, name, nth); nth++) checked++;
     }
     munmap(asked, ASKED);
     print_message("  %d calls\n", checked);
-    assert_true(checked > 40);
+    return checked;
+}
+
+TEST_WITH(test_every_call_of_one_rank, fake_as_new, NULL)
+{
+    int fast = check_every_call(false);
+    assert_true(fast > 40);
+    assert_true(check_every_call(true) > fast); /* messages, and a sum of its own */
 }
 
 /* Whole trainings: the mapping of towers to GPUs leaves no trace. */
 TEST_WITH(test_ordered_training, fake_as_new, NULL)
 {
     double first[GPU_RUN_STEPS + 1];
-    for (int ranks = 1; ranks <= 4; ranks++) {
+    for (int ranks = 1; ranks <= 8; ranks += ranks < 4 ? 1 : 4) {
         GpuRun run;
-        gpu_run_open(&run, 4, ranks);
+        gpu_run_open(&run, 8, ranks);
         run.job.comm.ordered = true;
         if (gpu_run_live(&run) != OK) fail_msg("%d ranks: %s", ranks, run.seen->rank[0].message);
         if (ranks == 1) memcpy(first, run.seen->loss, sizeof first);
@@ -773,6 +875,7 @@ TEST_WITH(test_ordered_training, fake_as_new, NULL)
 static Status broken_on_one(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
 {
     TRY(comm_barrier(comm));
+    if (rank == 1) fake_gpu_nccl_message("Duplicate GPU detected"); /* earlier, and about something else */
     if (rank == 1) fake_gpu_break_comm(ncclRemoteError);
     for (;;) TRY(rounds(comm, device, grads, rank, seen));
 }
@@ -782,6 +885,7 @@ TEST_WITH(test_error_of_one_ends_all, fake_as_new, NULL)
     Group g = {.body = broken_on_one};
     group_live(&g, 3, 3);
     check_reports(&g, 2, "remote process exited", "remote process exited");
+    if (strstr(g.seen->message[1], "let each see")) fail_msg("a remedy of another failure: %s", g.seen->message[1]);
     check_reports(&g, 5, "tower process 1 has left the run", "tower process 1 has left the run");
     group_end(&g);
 }
@@ -817,6 +921,7 @@ TEST_WITH(test_slow_abort_keeps_nobody, fake_as_new, NULL)
     group_end(&g);
 }
 
+/* Nothing of rank 1 arrives: no sign of progress, and nobody says that it has left. */
 static Status late_one(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
 {
     TRY(comm_barrier(comm));
@@ -830,8 +935,156 @@ TEST_WITH(test_late_one_ends_all, fake_as_new, NULL)
 {
     Group g = {.body = late_one, .config.timeout_ms = 6000};
     group_live(&g, 3, 3);
-    check_reports(&g, 5, "did not end within 6.0 s (--comm-timeout)", "left the run; the others");
+    check_reports(&g, 5, "did not end within 6.0 s (--comm-timeout); nothing has passed", "left the run; the others");
     group_end(&g);
+}
+
+/* fault: F61 */
+TEST_WITH(test_first_sum_that_hangs, fake_as_new, NULL)
+{
+    Group g = {.body = late_one, .config.timeout_ms = 600000, .config.first_ms = 3000};
+    int64_t begun = clock_ns();
+    group_live(&g, 2, 2);
+    double seconds = (double)(clock_ns() - begun) / 1e9;
+    check_reports(&g, 1, "did not end within 3.0 s (--comm-timeout waits longer); nothing has passed", NULL);
+    check_reports(&g, 1, "try NCCL_P2P_DISABLE=1, then NCCL_NVLS_ENABLE=0, and check ACS and IOMMU in the BIOS;", NULL);
+    if (seconds > 30) fail_msg("it took %.1f s", seconds);
+    group_end(&g);
+}
+
+/* Without the self-test the first sum is that of a step, in device memory: the one who waits for its results looks. */
+static Status late_in_a_step(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    CommWait wait = {0};
+    Status st = OK;
+    TRY(comm_barrier(comm));
+    for (int i = 0; rank == 1 && i < 30000 && !seen->ready; i++) usleep(1000);
+    if (rank == 1) return FAIL(ERR_COMM, "late");
+    TRY(comm_allreduce_begin(comm, comm_config(comm)->place.first_tower, 0, grads, COUNT));
+    TRY(comm_allreduce_end(comm, 0, grads, COUNT));
+    do {
+        st = comm_look(comm, &wait);
+        usleep(1000);
+    } while (st == OK && wait.left_ms > 0);
+    seen->ready = 1;
+    return st == OK ? FAIL(ERR_INTERNAL, "nobody says what to try") : st;
+}
+
+/* fault: F61 */
+TEST_WITH(test_first_sum_of_a_step_that_hangs, fake_as_new, NULL)
+{
+    Group g = {.body = late_in_a_step, .config.timeout_ms = 3000};
+    group_live(&g, 2, 2);
+    check_reports(&g, 1, "the sum over the towers of rank 0 did not end within 3.0 s (--comm-timeout); nothing has",
+                  NULL);
+    check_reports(&g, 1, "try NCCL_P2P_DISABLE=1, then NCCL_NVLS_ENABLE=0, and check ACS and IOMMU in the BIOS;", NULL);
+    group_end(&g);
+}
+
+enum { FIRST_MS = 500, SLOW_MS = 2000 };
+
+static void start_slow_to_join(int rank)
+{
+    if (rank == 1) fake_gpu_joins_after(SLOW_MS);
+}
+
+/* Connecting them may take longer than the first sum may. */
+TEST_WITH(test_slow_connections_are_waited_for, fake_as_new, NULL)
+{
+    Group g = {.body = one_sum, .on_start = start_slow_to_join, .config.first_ms = FIRST_MS};
+    group_live(&g, 2, 2);
+    all_well(&g);
+    group_end(&g);
+}
+
+/* The first sum goes to device memory, where no rank waits for it; rank 1 is late for the second. */
+static Status late_for_the_second(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    float extras[EXTRAS] = {1};
+    int tower = comm_config(comm)->place.first_tower;
+    TRY(comm_allreduce_begin(comm, tower, 0, grads, COUNT));
+    TRY(comm_allreduce_end(comm, 0, grads, COUNT));
+    TRY(device->backend->finish(device, STREAM_COMPUTE));
+    TRY(comm_barrier(comm));
+    if (rank == 1) usleep(SLOW_MS * 1000);
+    TRY(comm_allreduce_begin(comm, tower, COUNT, extras, EXTRAS));
+    TRY(comm_allreduce_end(comm, COUNT, seen->sum[rank], EXTRAS));
+    return comm_barrier(comm);
+}
+
+TEST_WITH(test_second_sum_has_the_whole_time, fake_as_new, NULL)
+{
+    Group g = {.body = late_for_the_second, .config.first_ms = FIRST_MS};
+    group_live(&g, 2, 2);
+    all_well(&g);
+    group_end(&g);
+}
+
+static const char *failing_words, *interface_set;
+
+static void start_with_words(int rank)
+{
+    if (rank != 1) return;
+    if (interface_set) setenv("NCCL_SOCKET_IFNAME", interface_set, 1);
+    fake_gpu_fail_named(failing, 1);
+    fake_gpu_nccl_message(failing_words);
+}
+
+/* Each of NCCL's words brings its remedy, and the other rank ends; "": it brings none. */
+TEST_WITH(test_first_failures_of_nccl, fake_as_new, NULL)
+{
+    static const struct {
+        const char *call, *said, *remedy, *interface;
+    } cases[] = {
+        /* fault: F62 */
+        {"ncclCommInitRankConfig",
+         "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 401", "NCCL_NVLS_ENABLE=0"},
+        /* fault: F63 */
+        {"ncclCommInitRankConfig", "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 98000",
+         "let each see a whole GPU of its own"},
+        /* fault: F64 */
+        {"ncclAllReduce",
+         "Error while creating shared memory segment /dev/shm/nccl-x (size 9637888), error: No space left",
+         "docker run --shm-size=1g"},
+        /* fault: F65 */
+        {"ncclCommInitRankConfig", "Bootstrap : no socket interface found", "unset it, or take one of 'ip -br addr'",
+         "eth7"},
+        {"ncclCommInitRankConfig", "Bootstrap : no socket interface found", "NCCL_SOCKET_IFNAME=NAME"},
+        /* fault: F66 */
+        {"ncclCommInitRankConfig", "Cuda failure 802 'system not yet initialized'",
+         "systemctl status nvidia-fabricmanager"},
+        {"ncclCommInitRankConfig", "no details", ""},
+        {"ncclAllReduce", "attaching to shared memory segment /dev/shm/nccl-x failed: No such file or directory", ""},
+    };
+    gift_factor = 1;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        Group g = {.body = rounds, .on_start = start_with_words};
+        failing = cases[k].call;
+        failing_words = cases[k].said;
+        interface_set = cases[k].interface;
+        int64_t begun = clock_ns();
+        group_live(&g, 2, 2);
+        check_reports(&g, 2, cases[k].said, NULL);
+        check_reports(&g, 2, cases[k].remedy, NULL);
+        bool ends = strstr(g.seen->message[1], "): ") == NULL;
+        if (ends != !*cases[k].remedy) fail_msg("'%s'", g.seen->message[1]);
+        check_reports(&g, 1, "tower process 1", "tower 1");
+        assert_true(clock_ns() - begun < (int64_t)20 * 1000000000);
+        group_end(&g);
+    }
+}
+
+/* Variables of NCCL that somebody has left in the environment. */
+TEST_WITH(test_settings_left_over, fake_as_new, NULL)
+{
+    gift_factor = 1;
+    libraries(FAKE_GPU_NCCL_VERSION, FAKE_GPU_NCCL_VERSION, GPU_WINDOWS_NONE, GPU_WINDOWS_NONE);
+    setenv("NCCL_COMM_BLOCKING", "1", 1); /* without deadlines */
+    check_reported_as(true, "in registered memory");
+    setenv("NCCL_LOCAL_REGISTER", "0", 1);
+    check_reported_as(true, "in unregistered memory");
+    unsetenv("NCCL_COMM_BLOCKING");
+    unsetenv("NCCL_LOCAL_REGISTER");
 }
 
 enum { TIMEOUT_MS = 3000, LATE_MS = 4500, SIGN_MS = 20 };

@@ -12,7 +12,7 @@
 #include "tests/support/unit.h"
 #include "towers/guard/batch_max.h"
 
-/* Questions that have an answer all the same, and farewells. */
+/* Questions that have an answer all the same, and calls at the end. */
 static const char *const may_fail[] = {
     "cudaFree",
     "cudaFreeHost",
@@ -330,7 +330,7 @@ TEST(test_lost_device)
         GpuRun run;
         pair_open(&run, false);
         run.on_start = start_losing;
-        fail_at = calls * i / (TIMES + 4); /* at the very end only farewells are left */
+        fail_at = calls * i / (TIMES + 4); /* at the very end only those at the end are left */
         Status st = gpu_run_live(&run);
         const char *failed = run.seen->rank[0].failed, *message = run.seen->rank[0].message;
         if (st == OK) complain(fail_at, failed, "the run went on without a device");

@@ -187,7 +187,7 @@ static void requests_note(int64_t step)
     if (step <= GPU_RUN_STEPS) requests[step] = fake_gpu_requests();
 }
 
-/* Questions that have an answer all the same, and farewells. */
+/* Questions that have an answer all the same, and calls at the end. */
 static bool may_fail(const char *call)
 {
     static const char *const words[] = {"cudaPointerGetAttributes", "cudaFree", "Destroy", "Unregister"};

@@ -115,6 +115,26 @@ TEST(test_process_uses_its_number_in_the_group)
     source_close(data);
 }
 
+static int64_t first_ms_with(const char *option, const char *value)
+{
+    char *argv[] = {"towers", "train", "fashion_cnn", "--device", "cpu", (char *)option, (char *)value};
+    Options o;
+    JobFiles files = {0};
+    assert_int_equal(options_parse(7, argv, NULL, &o), OK);
+    assert_int_equal(job_open(&o, 256, &files), OK);
+    int64_t first_ms = job_comm(&files.job, (Placement){0}).first_ms;
+    job_close(&files);
+    options_close(&o);
+    return first_ms;
+}
+
+/* Who says how long a collective may take says so of the first one, too. */
+TEST(test_first_sum_has_the_users_timeout)
+{
+    assert_int_equal(first_ms_with("--threads", "1"), FIRST_SUM_MS);
+    assert_int_equal(first_ms_with("--comm-timeout", "600"), 0);
+}
+
 /* Messages say the timeout that the user has set; waits are longer, for the supervisor to be the first. */
 TEST(test_timeout_is_the_users)
 {

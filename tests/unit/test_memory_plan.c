@@ -129,7 +129,12 @@ TEST(test_nccl)
     assert_int_equal(library_mib(8, 0, 0, false, false), 24 * 3 * 12 + 8 * 32);
     assert_int_equal(library_mib(8, 4, 0, false, false), 24 * 3 * 12 + 2 * 32);
     assert_int_equal(library_mib(8, 0, 4, false, false), 4 * 3 * 12 + 8 * 8);
-    assert_int_equal(library_mib(8, 0, 0, true, false), 24 * 12);
+    /* messages: 32 channels to each of the others, and 8 to each of the same host where there are several */
+    assert_int_equal(library_mib(8, 0, 0, true, false), (24 + 32 * 7) * 12);
+    assert_int_equal(library_mib(8, 8, 0, true, false), (24 + 32 * 7) * 12);
+    assert_int_equal(library_mib(32, 4, 0, true, false), (24 + 8 * 7) * 12);
+    assert_int_equal(library_mib(8, 0, 6, true, false), (6 + 8 * 7) * 12);
+    assert_int_equal(library_mib(1, 0, 0, true, false), 0);
     assert_int_equal(library_mib(8, 0, 0, false, true), 24 * 12);
     assert_int_equal(library_mib(100, 0, 0, false, false), 24 * 3 * 12 + 32 * 32);
     links_now.multicast = false;
@@ -139,4 +144,27 @@ TEST(test_nccl)
     setenv("NCCL_BUFFSIZE", "16777216", 1);
     assert_int_equal(library_mib(8, 0, 0, false, false), 2 * 3 * 24);
     unsetenv("NCCL_BUFFSIZE");
+}
+
+/* inception_v3 has 27,161,264 weights. Sums in tower order once took a buffer of them for each tower; now seven eighths of one
+ * for what a GPU of eight receives, and one for what it gathers. */
+TEST(test_ordered_sums)
+{
+    enum { WEIGHTS = 27161264 };
+    const Backend backend = {.name = "cuda", .nccl = true};
+    CommConfig config = {.place = {.ranks = 8, .local_towers = 1},
+                         .towers = 8,
+                         .ordered = true,
+                         .gradients = WEIGHTS,
+                         .max_count = WEIGHTS + 176};
+    const size_t all = WEIGHTS * sizeof(float), little = 5 << 20;
+    size_t taken = comm_bytes(&backend, &config);
+    assert_true(taken > all / 8 * 15 && taken < all / 8 * 15 + little);
+    config.place.ranks = 64;
+    config.towers = 64;
+    taken = comm_bytes(&backend, &config);
+    assert_true(taken > all / 64 * 127 && taken < all / 64 * 127 + little);
+    config.place = (Placement){.ranks = 1, .local_towers = 64}; /* they are added in place */
+    taken = comm_bytes(&backend, &config);
+    assert_true(taken > all && taken < all + little);
 }

@@ -34,8 +34,6 @@ void fake_died(const char *kind);
 uint64_t fake_device_id(int ordinal);
 int fake_device_current(void);
 
-void fake_nccl_message(const char *message); /* what ncclGetLastError answers from now on; static */
-
 /* ---- memory */
 
 typedef enum FakeMemory { FAKE_DEVICE = 0, FAKE_PINNED, FAKE_REGISTERED, FAKE_NCCL_MEMORY } FakeMemory;

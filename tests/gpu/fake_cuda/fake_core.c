@@ -118,7 +118,7 @@ int fake_enter(FakeLibrary library, const char *name)
     if (calls < survey_room) survey[calls] = stack_number();
     if (without_memory && strcmp(name, without_memory) == 0) {
         failed = name;
-        fake_nccl_message("Cuda failure 2 'out of memory'");
+        fake_gpu_nccl_message("Cuda failure 2 'out of memory'");
         return library == FAKE_CUDA ? (int)fake_error(cudaErrorMemoryAllocation) : memory_code(library);
     }
     bool is_named = fails_name && strcmp(name, fails_name) == 0 && --fails_in == 0;
@@ -258,7 +258,7 @@ void fake_gpu_reset(void)
     fake_processes_begin();
     fake_gpu_fail_call(0);
     fake_gpu_fail_memory(NULL);
-    fake_nccl_message("no details");
+    fake_gpu_nccl_message("no details");
     fake_gpu_fail_named(NULL, 0);
     fake_gpu_counts_clear();
     fake_gpu_log(NULL, 0);

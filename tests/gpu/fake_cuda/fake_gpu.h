@@ -102,11 +102,14 @@ typedef struct GpuWorld GpuWorld;
  * many ranks or fewer. `bytes`: the most that one rank gives to one collective. */
 GpuWorld *fake_gpu_world_create(int ranks, size_t bytes);
 void fake_gpu_world_destroy(GpuWorld *world);
-int64_t fake_gpu_reduced(void); /* elements that this process has given to ncclAllReduce */
+int64_t fake_gpu_reduced(void);  /* elements that this process has given to ncclAllReduce */
+int64_t fake_gpu_received(void); /* bytes that it has received in collectives, by rings */
 /* From now on this rank's communicators report this result (an ncclResult_t). */
 void fake_gpu_break_comm(int result);
-enum { FAKE_GPU_NCCL_VERSION = 22907 }; /* at first; as NCCL_VERSION_CODE */
+void fake_gpu_nccl_message(const char *message); /* what ncclGetLastError answers from now on; static */
+enum { FAKE_GPU_NCCL_VERSION = 22907 };          /* at first; as NCCL_VERSION_CODE */
 void fake_gpu_nccl_version(int version);
+void fake_gpu_joins_after(int64_t ms); /* ... a communicator, without a sign of life meanwhile */
 /* Called first by ncclCommAbort, which waits for what it does; NULL: nothing. */
 void fake_gpu_on_abort(void (*function)(void));
 /* Symmetric windows are: created; not created, with success, as on a platform without; refused at once;
