@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A CUDA toolkit for building Towers, from NVIDIA's Python wheels: no root, no driver, about 2 GB.
+# A CUDA toolkit for building Towers, from NVIDIA's Python wheels: no root, no driver; it says how much they are.
 # usage: scripts/cuda_from_pip.sh [DIR]      (default: third_party/cuda, where builds look by themselves)
 # Then:  cmake --preset cuda && cmake --build build-cuda      (with another DIR: cmake --preset cuda -DCUDAToolkit_ROOT=DIR)
 #
@@ -37,4 +37,4 @@ chmod +x "$site"/nvidia/*/bin/* "$site"/nvidia/*/nvvm/bin/* 2>/dev/null || true
 "$dir/bin/nvcc" --version | grep release
 option=
 [ "$dir" = "$top/third_party/cuda" ] || option=" -DCUDAToolkit_ROOT=$(printf %q "$dir")"
-echo "toolkit in $dir: cmake --preset cuda$option && cmake --build build-cuda"
+echo "toolkit in $dir, $(du -sh "$dir" | cut -f 1): cmake --preset cuda$option && cmake --build build-cuda"

@@ -132,4 +132,5 @@ for place in /usr/share/datasets/fashion-mnist /usr/local/share/datasets/fashion
     fi
 done
 [ -f "$bundle/data/train-images-idx3-ubyte.gz" ] || echo "gpu_bundle: Fashion-MNIST was not found; gpu_check.sh will not train on it" >&2
+git describe --always --dirty=+ --exclude='*' >"$bundle/commit" 2>/dev/null || rm "$bundle/commit" # what is measured there, where there may be no git
 du -sh "$bundle"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The parts of scripts/gpu_check.sh: run checks and measurements on a GPU and write the results as JSON.
 
-gpu_check.py --build DIR --data DIR --out DIR [--dry-run] PART...   runs parts (ops, model, bench, resume, compile, profile, scale)
+gpu_check.py --build DIR --data DIR --out DIR [--dry-run] PART...   runs parts (ops, model, bench, resume, compile, profile, scale, nccl)
 gpu_check.py torch --dtype D --batch N --mode M --steps N             one PyTorch measurement, JSON on standard output
 gpu_check.py whole --driver PROGRAM --side N --steps N TYPE...        one network against PyTorch in types, JSON on standard output
 
@@ -29,8 +29,8 @@ import traceback
 SCRIPTS = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(SCRIPTS, "parity"))  # fidelity
 
-BUDGETS = {"ops": 500, "model": 500, "bench": 540, "resume": 240, "compile": 540, "profile": 240, "scale": 540}  # seconds
-SHARES = {"model": 20, "bench": 33, "resume": 5, "ops": 11, "profile": 6, "scale": 4, "compile": 21}  # of --total
+BUDGETS = {"ops": 500, "model": 500, "bench": 540, "resume": 240, "compile": 540, "profile": 240, "scale": 540, "nccl": 300}  # seconds
+SHARES = {"model": 20, "bench": 33, "resume": 5, "ops": 11, "profile": 6, "scale": 4, "compile": 21, "nccl": 30}  # of --total
 AMP = {"f32": [], "tf32": ["--amp", "--amp-dtype", "tf32"], "bf16": ["--amp", "--amp-dtype", "bf16"], "f16": ["--amp", "--amp-dtype", "fp16"]}
 HALF = {"f16": "float16", "bf16": "bfloat16"}  # PyTorch's names
 LAYOUTS = ("contiguous", "channels_last")  # of fidelity.pytorch_singles
@@ -40,6 +40,20 @@ STEPS = 150  # some seconds each: NVML measures power once a second
 LOST = re.compile(r"the device is lost after (\w+) in (\w+)")  # tests/unit/test_ops.c
 
 
+def commit_now():
+    """The commit that is measured, "+" if there are changes: git's, or in a copy without it what scripts/gpu_bundle.sh left; else None."""
+    root = os.path.dirname(SCRIPTS)
+    try:
+        return subprocess.run(["git", "-C", root, "describe", "--always", "--dirty=+", "--exclude=*"], capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        pass
+    try:
+        with open(os.path.join(root, "third_party", "bundle", "commit"), encoding="utf-8") as file:
+            return file.read().strip() or None
+    except OSError:
+        return None
+
+
 class Part:
     """Results of a part, and the seconds it has left."""
 
@@ -47,7 +61,7 @@ class Part:
         self.args, self.name = args, name
         self.path = os.path.join(args.out, name + ".json")
         self.until = time.monotonic() + seconds
-        self.result = {"part": name, "device": args.device, "started": time.strftime("%Y-%m-%d %H:%M:%S"), "seconds": round(seconds), "results": [], "problems": []}
+        self.result = {"part": name, "device": args.device, "commit": args.commit, "started": time.strftime("%Y-%m-%d %H:%M:%S"), "seconds": round(seconds), "results": [], "problems": []}
 
     def save(self):
         if self.args.dry_run:
@@ -584,6 +598,218 @@ def scale_trains(part, towers):
     shutil.rmtree(runs, ignore_errors=True)
 
 
+# ---- nccl
+
+NCCL_PLAIN = {"NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1", "NCCL_SOCKET_IFNAME": "lo", "NCCL_SOCKET_FAMILY": "AF_INET", "NCCL_MNNVL_ENABLE": "0",
+              "NCCL_RAS_ENABLE": "0", "NCCL_DEBUG": "INFO", "TOWERS_SHARE_GPU": "1"}
+LOSSES_DIFFER = {"fp32": 1e-3, "fp16": 1e-3, "bf16": 1e-2}  # by which a loss may differ from that of sums in tower order, relative
+
+
+class Ranks:
+    """Short trainings of eight towers whose ranks share one GPU. The kernels of processes take turns on it: right, and slow."""
+
+    def __init__(self, part, folder):
+        self.part, self.folder, self.small = part, folder, part.args.small
+        self.steps, self.batch = (6, 1) if self.small else (12, 16)
+        self.reference = None
+
+    def words(self, name, *more, model=None):
+        model = model or ("fashion_cnn" if self.small else "inception_mini")
+        return [os.path.join(self.part.args.build, "towers"), "train", model, "-b", str(self.batch), "--device", "cuda", "--data-path", self.part.args.data, "--towers", "8", "--workers", "1",
+                "--eval-interval", "0", "--log-interval", "1", "--summary-interval", "0", "--sdc-check", "1", "--deterministic", "--checkpoint-steps", "2",
+                "--output-dir", self.folder, "--experiment", name, *more]
+
+    def env(self, name, **more):
+        log = os.path.join(self.folder, f"nccl-{name}.%p")
+        return dict(os.environ, **NCCL_PLAIN, NCCL_DEBUG_FILE=log, XDG_CACHE_HOME=os.path.join(self.folder, "cache"), **more)
+
+    def via(self, name):
+        """How NCCL says that its ranks are connected: {"NET/Socket": 24}."""
+        found = {}
+        for path in glob.glob(os.path.join(self.folder, f"nccl-{name}.*")):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                for way in re.findall(r"via (NET/\w+|P2P/\w+|SHM\S*)", file.read()):
+                    found[way] = found.get(way, 0) + 1
+        return found
+
+    def sum_of(self, name):
+        """Of the weights; None: there are none."""
+        try:
+            with open(os.path.join(self.folder, name, "last.safetensors"), "rb") as file:
+                return hashlib.sha256(file.read()).hexdigest()
+        except OSError:
+            return None
+
+    def losses(self, name):
+        try:
+            with open(os.path.join(self.folder, name, "metrics.jsonl"), encoding="utf-8") as file:
+                return [json.loads(line).get("mean_loss") for line in file]
+        except (OSError, ValueError):
+            return []
+
+    def row(self, what, ranks, wrong, started, name):
+        """wrong: what is not as it must be, or ""."""
+        self.part.add({"nccl": what, "ranks": ranks, "right": wrong or "yes", "seconds": round(time.monotonic() - started, 1), "via": self.via(name)})
+        if wrong:
+            self.part.problem(f"{what}, {ranks} ranks: {wrong}")
+
+    def train(self, what, ranks, name, command, env=None, limit=60, more=None):
+        """A run whose weights must be those of the reference, unless `more` says otherwise of the name."""
+        started = time.monotonic()
+        done = self.part.run(command, limit, env or self.env(name))
+        if done is None:
+            return
+        wrong = f"exit {done.returncode}" if done.returncode else more(name) if more else self.bits(name)
+        self.row(what, ranks, wrong, started, name)
+
+    def bits(self, name):
+        mine = self.sum_of(name)
+        return "no weights" if not mine else "" if mine == self.reference else "other weights than in one process"
+
+    def same(self, one):
+        return lambda name: "" if self.sum_of(name) and self.sum_of(name) == self.sum_of(one) else f"other weights than {one}"
+
+    def near(self, bound, reference="one"):
+        def loss_differs(name):
+            one, other = self.losses(reference), self.losses(name)
+            if len(one) < self.steps or len(other) < self.steps:
+                return f"{len(other)} losses of {self.steps}"
+            worst = max(abs(a - b) / abs(a) for a, b in zip(one, other))
+            return "" if worst <= bound else f"a loss is {worst:.1e} off, more than {bound:.0e}"
+
+        return loss_differs
+
+
+def part_nccl(part):
+    """The real NCCL between 2, 4 and 8 ranks on one GPU: bits, ends, shapes that follow each other."""
+    if not has_data(part):
+        return
+    with tempfile.TemporaryDirectory(prefix="towers-nccl-") as folder:
+        ranks = Ranks(part, folder)
+        total = ["--max-steps", str(ranks.steps)]
+        ranks.train("reference", 1, "one", ranks.words("one", *total, "--processes", "1"), more=lambda name: "" if ranks.sum_of(name) else "no weights")
+        ranks.reference = ranks.sum_of("one")
+        for count in (2, 4, 8):
+            ranks.train("in tower order", count, f"in-{count}", ranks.words(f"in-{count}", *total, "--processes", str(count)))
+        nccl_programs(ranks, total)
+        for dtype, bound in LOSSES_DIFFER.items():
+            name = f"fast-{dtype}"
+            more = ["--reduce", "fast", *(["--reduce-dtype", dtype] if dtype != "fp32" else [])]
+            ranks.train(f"fast, {dtype}", 4, name, ranks.words(name, *total, "--processes", "4", *more), more=ranks.near(bound))
+        nccl_shapes(ranks)
+        nccl_ends(ranks)
+        nccl_networks(ranks, total)
+        nccl_newer(ranks, total)
+
+
+def nccl_programs(ranks, total):
+    """Four programs that meet by themselves, as a launcher would start them."""
+    started = "for r in 0 1 2 3; do TOWERS_RANK=$r \"$@\" & all=\"$all $!\"; done; for p in $all; do wait $p || code=$?; done; exit ${code:-0}"
+    words = ["bash", "-c", started, "programs", *ranks.words("programs", *total, "--processes", "4")]
+    meeting = {"TOWERS_WORLD_SIZE": "4", "TOWERS_MASTER_ADDR": "127.0.0.1", "TOWERS_MASTER_PORT": str(20000 + os.getpid() % 9000), "TOWERS_TOKEN": "nccl"}
+    ranks.train("4 programs", 4, "programs", words, ranks.env("programs", **meeting))
+
+
+def nccl_shapes(ranks):
+    """A run that goes on by itself after a kill, and one that goes on in another number of processes."""
+    delay = {"TOWERS_FAULT": "delay:tower=3,step=1,ms=300"}
+    nccl_struck(ranks, "--max-restarts 1", "restarted", ["--max-steps", str(ranks.steps), "--max-restarts", "1"], delay, signal.SIGKILL, 0, None)
+    third, started = ranks.steps // 3, time.monotonic()
+    for count, steps in ((4, third), (2, 2 * third), (1, ranks.steps)):
+        words = ranks.words("shapes", "--max-steps", str(steps), "--processes", str(count), *(["--resume", "auto"] if count < 4 else []))
+        done = ranks.part.run(words, 60, ranks.env("shapes"))
+        if done is None:
+            return
+        if done.returncode:
+            break
+    ranks.row("4, then 2, then 1", 4, f"exit {done.returncode} in {count}" if done.returncode else ranks.bits("shapes"), started, "shapes")
+
+
+def nccl_networks(ranks, total):
+    """Sums in the middle of a step: batch norms over all towers, as one tower; and two optimizers."""
+    pair, half = ["--towers", "2", "--processes", "2"], ["--towers", "1", "--processes", "1", "-b", str(2 * ranks.batch)]
+    ranks.part.run(ranks.words("whole", *total, *half), 60, ranks.env("whole"))
+    ranks.train("--bn-stats sync", 2, "sync", ranks.words("sync", *total, *pair, "--bn-stats", "sync"), more=ranks.near(1e-3, "whole"))
+    if ranks.small:
+        return
+    ranks.part.run(ranks.words("wgan", *total, "--towers", "2", "--processes", "1", model="wgan_gp"), 60, ranks.env("wgan"))
+    ranks.train("wgan_gp", 2, "wgan-2", ranks.words("wgan-2", *total, *pair, model="wgan_gp"), more=ranks.same("wgan"))
+
+
+def nccl_ends(ranks):
+    """How runs end: with the right code, a name, in time, and nothing left on the GPU."""
+    long, delay = ["--max-steps", "4000"], {"TOWERS_FAULT": "delay:tower=3,step=1,ms=50"}
+    nccl_struck(ranks, "kill -9", "killed", long, delay, signal.SIGKILL, 7, "killed by signal 9")
+    nccl_struck(ranks, "SIGSTOP, --comm-timeout 15", "stopped", [*long, "--comm-timeout", "15"], delay, signal.SIGSTOP, 7, "--comm-timeout")
+    nccl_struck(ranks, "a NaN", "nan", long, {"TOWERS_FAULT": "nan:tower=3,step=5"}, None, 8, "tower 3, step 5")
+
+
+def nccl_struck(ranks, what, name, more, env, number, code, text):
+    """Sends a signal to a tower process of a run of four when it trains. It must end with this code and text; code 0: with the weights
+    of the reference. number None: it ends by itself."""
+    part, command = ranks.part, ranks.words(name, *more, "--processes", "4")
+    if part.args.dry_run:
+        part.run(command)
+        return
+    if part.until - time.monotonic() < 60:
+        part.result.setdefault("left_out", []).append("no time left for: " + brief(command))
+        return
+    with open(os.path.join(ranks.folder, name + ".err"), "w+", encoding="utf-8", errors="replace") as said:
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, stdin=subprocess.DEVNULL, start_new_session=True, env=ranks.env(name, **env))
+        until, started = time.monotonic() + 60, time.monotonic()
+        while number is not None and len(ranks.losses(name)) < 2 and child.poll() is None and time.monotonic() < until:
+            time.sleep(0.1)
+        towers = children_of(child.pid)
+        if number is not None and towers:
+            started = time.monotonic()
+            os.kill(towers[len(towers) // 2], number)
+        try:
+            found = child.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            found = None
+        seconds = time.monotonic() - started
+        left = [pid for pid in towers if alive(pid)]
+        end_group(child.pid)
+        child.wait()
+        said.seek(0)
+        words = said.read()
+    wrong = "not ended after 60 s" if found is None else f"exit {found}, not {code}" if found != code else f"nobody says '{text}'" if text and text not in words else ""
+    wrong = wrong or (f"{len(left)} processes are left" if left else "" if code else ranks.bits(name))
+    if wrong:
+        part.result.setdefault("logs", []).append(words[-3000:])
+    ranks.row(what, 4, wrong, time.monotonic() - seconds, name)
+
+
+def children_of(pid):
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []
+
+
+def alive(pid):
+    """Whether a process runs: one that has ended, but whose parent has not asked for it yet, does not."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def nccl_newer(ranks, total):
+    """NCCL 2.30 or newer, if one was brought: ranks of one host, by P2P, with and without symmetric windows."""
+    part, bundle = ranks.part, os.path.dirname(ranks.part.args.data)
+    library = os.path.join(bundle, "nccl", "libnccl.so.2")
+    if not part.args.dry_run and not os.path.exists(library):
+        part.add({"nccl": "a newer NCCL", "ranks": 0, "right": "left out: there is none in " + os.path.basename(bundle) + "/nccl", "seconds": 0, "via": {}})
+        return
+    for count, windows in ((2, "1"), (4, "1"), (5, "1"), (4, "0")):
+        name = f"newer-{count}-{windows}"
+        env = ranks.env(name, LD_PRELOAD=library, NCCL_WIN_ENABLE=windows)
+        ranks.train(f"newer NCCL, NCCL_WIN_ENABLE={windows}", count, name, ranks.words(name, *total, "--processes", str(count)), env)
+
+
 def main():
     if len(sys.argv) > 1 and sys.argv[1] == "torch":
         parser = argparse.ArgumentParser()
@@ -610,6 +836,7 @@ def main():
     parser.add_argument("--total", type=float, help="for all parts together, with the tables")
     parser.add_argument("--page", help="the document with the tables (default: none)")
     parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--small", action="store_true", help="part nccl: a small network, for a rehearsal over stand-ins")
     parser.add_argument("parts", nargs="+", choices=sorted(BUDGETS))
     args = parser.parse_args()
     args.out = os.path.abspath(args.out)
@@ -637,7 +864,7 @@ def device_of(args):
 
 def parts_run(args):
     problems, started, shares, used = 0, time.monotonic(), sum(SHARES[name] for name in args.parts), 0
-    args.device = device_of(args)
+    args.device, args.commit = device_of(args), commit_now()
     if not args.dry_run:
         plans_restore(args)
     for name in args.parts:
@@ -647,7 +874,7 @@ def parts_run(args):
             used += SHARES[name]
             seconds = started + args.total * used / shares - time.monotonic()
         part = Part(args, name, seconds)
-        run = {"ops": part_ops, "model": part_model, "bench": part_bench, "resume": part_resume, "compile": part_compile, "profile": part_profile, "scale": part_scale}[name]
+        run = {"ops": part_ops, "model": part_model, "bench": part_bench, "resume": part_resume, "compile": part_compile, "profile": part_profile, "scale": part_scale, "nccl": part_nccl}[name]
         for step in (run, plans_keep):
             try:
                 step(part)

@@ -9,6 +9,8 @@
 #                 resume   a run that was stopped and went on against one that was not: the same bits
 #                 compile  the same against PyTorch's compiler, which searches for minutes
 #                 profile  time of every kind of operation against the device's limits
+#                 nccl     2, 4 and 8 ranks that share one GPU: the bits of one process, how runs end, other numbers of processes (not in
+#                          the default)
 #                 scale    1, 2, 4 and 8 towers, a process and a GPU each: images per second, and that they learn
 #                 (may be repeated; default: all, in this order)
 #   --out DIR     folder for results: one JSON file per part, written as soon as results are known (default $OUT, else
@@ -31,13 +33,13 @@ while [ $# -gt 0 ]; do
     --seconds) seconds=${2:?--seconds needs a number}; shift 2 ;;
     --total) total=${2:?--total needs a number}; shift 2 ;;
     --dry-run) dry=yes; shift ;;
-    -h | --help) sed -n '2,22s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,24s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "gpu_check: unknown option '$1' (see --help)" >&2; exit 2 ;;
     esac
 done
 [ ${#parts[@]} -gt 0 ] || if [ -n "$total" ]; then parts=(model bench resume ops profile scale compile); else parts=(ops model bench resume compile profile scale); fi
 for part in "${parts[@]}"; do
-    case $part in ops | model | bench | resume | compile | profile | scale) ;; *) echo "gpu_check: unknown part '$part'; use ops, model, bench, resume, compile, profile or scale" >&2; exit 2 ;; esac
+    case $part in ops | model | bench | resume | compile | profile | scale | nccl) ;; *) echo "gpu_check: unknown part '$part'; use ops, model, bench, resume, compile, profile, scale or nccl" >&2; exit 2 ;; esac
 done
 for number in "--seconds=$seconds" "--total=$total"; do
     case ${number#*=} in *[!0-9]*) echo "gpu_check: ${number%%=*} expects a whole number (got '${number#*=}')" >&2; exit 2 ;; esac
@@ -53,6 +55,8 @@ build=${TOWERS_GPU_BUILD:-$root/build-gpu}
 # For the GPUs that are here: code for 8.0 runs on 8.9, but not on 9.0, whose driver would have to compile it, nor code for 9.0 on 8.0.
 here=$(timeout 60 nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sed -nE 's/^7\.5$/75/p; s/^([89]|1[0-9])\.[0-9]+$/\10/p' | sort -nu | paste -sd ';')
 settings=(-DTOWERS_CUDA=ON -DTOWERS_DNNL=OFF -DTOWERS_WERROR=OFF -DCMAKE_BUILD_TYPE=Release "-DTOWERS_CUDA_ARCHITECTURES=${TOWERS_GPU_ARCHITECTURES:-${here:-90}}")
+# Part nccl lets ranks share a GPU and makes towers fail, which only builds with fault points can; what is measured has none.
+case " ${parts[*]} " in *' nccl '*) settings+=(-DTOWERS_FAULTS=ON) ;; *) settings+=(-DTOWERS_FAULTS=OFF) ;; esac
 if [ -d "$bundle" ]; then
     export PKG_CONFIG_PATH=$bundle/lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH} PATH=$PATH:$bundle/bin
     export LD_LIBRARY_PATH=$bundle/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}

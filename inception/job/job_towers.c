@@ -2,6 +2,7 @@
 #include "inception/job/cores.h"
 #include "inception/job/notes.h"
 #include "kernels/base/cores.h"
+#include "towers/replica/hooks.h"
 
 /* Several nodes on one host share its cores, unless the launcher has bound each to its own, and its quota of
  * processor time. */
@@ -14,18 +15,19 @@ static int share_of_cores(const JobFiles *files)
     return cores_within(own || cores.bound < here ? cores.bound : cores.bound / here, cores.quota / here);
 }
 
-/* Launched programs that see the same GPUs divide them. */
+/* Nodes that see the same GPUs divide them, or share them all (hooks_share_gpus). */
 static Status share_of_gpus(JobFiles *files, int *devices)
 {
     int programs = files->gpu_programs;
     if (programs < 2) return OK;
+    files->job.node_on_host = files->gpu_program;
+    if (files->job.comm.shared_gpu) return OK;
     if (*devices < programs)
         return FAIL(ERR_DEVICE,
                     "%d programs see the same %d GPU%s, but each needs one of its own; let %s start fewer, or let each "
                     "see other GPUs (CUDA_VISIBLE_DEVICES)",
                     programs, *devices, *devices == 1 ? "" : "s", files->launch.origin);
     *devices /= programs;
-    files->job.node_on_host = files->gpu_program;
     return OK;
 }
 
@@ -86,7 +88,7 @@ Status job_local_batches(const Options *o, int towers, LocalBatches *local_batch
                                               : FAIL(ERR_ARG, "--tower-batch: at least one batch size must be above 0");
 }
 
-static Status gpus_check(const IntList *gpus, int visible)
+static Status gpus_check(const IntList *gpus, int visible, bool shared)
 {
     for (int i = 0; i < gpus->count; i++) {
         if (gpus->value[i] >= visible)
@@ -94,7 +96,7 @@ static Status gpus_check(const IntList *gpus, int visible)
                         "--gpus: there is no GPU %" PRId64
                         "; %d visible, numbered from 0 (see CUDA_VISIBLE_DEVICES); without --gpus all of them are used",
                         gpus->value[i], visible);
-        for (int k = 0; k < i; k++)
+        for (int k = 0; k < i && !shared; k++)
             if (gpus->value[k] == gpus->value[i])
                 return FAIL(ERR_ARG,
                             "--gpus lists GPU %" PRId64
@@ -115,7 +117,8 @@ Status job_towers(const Options *o, JobFiles *files)
     if (cpu && option_origin(o, "gpus") == ORIGIN_COMMAND_LINE)
         return FAIL(ERR_DEVICE, "--gpus has no effect because the run would use the CPU: %s",
                     o->device == DEVICE_CPU ? "--device cpu" : files->without_gpu);
-    if (!cpu) TRY(gpus_check(&o->gpus, devices));
+    job->comm.shared_gpu = !cpu && hooks_share_gpus();
+    if (!cpu) TRY(gpus_check(&o->gpus, devices, job->comm.shared_gpu));
     if (!cpu && o->gpus.count) devices = o->gpus.count;
     int nodes = job_nodes(job);
     if (!cpu) TRY(share_of_gpus(files, &devices));
@@ -130,7 +133,7 @@ Status job_towers(const Options *o, JobFiles *files)
     if (job->processes > towers)
         return FAIL(ERR_ARG, "--processes %d exceeds the number of towers (%d); every process needs at least one tower",
                     job->processes, towers);
-    if (!cpu && job->processes / nodes > devices)
+    if (!cpu && job->processes / nodes > devices && !job->comm.shared_gpu)
         return FAIL(ERR_DEVICE,
                     "--processes %d exceeds the number of GPUs (%d), which run one process each; towers can share a "
                     "process: --towers %d --processes %d",
@@ -143,5 +146,8 @@ Status job_towers(const Options *o, JobFiles *files)
     if (*note) job_note(files, "%s", note);
     job->gpu_count = o->gpus.count < GPUS_MAX ? o->gpus.count : GPUS_MAX;
     for (int i = 0; i < job->gpu_count; i++) job->gpu[i] = (int)o->gpus.value[i];
+    for (; job->comm.shared_gpu && !o->gpus.count && job->gpu_count < devices && job->gpu_count < GPUS_MAX;
+         job->gpu_count++)
+        job->gpu[job->gpu_count] = job->gpu_count; /* in turn */
     return job_local_batches(o, towers, &job->local_batches);
 }

@@ -62,6 +62,16 @@ def scale(part):
     return lines + (["", "inception_mini on Fashion-MNIST, two epochs:", ""] + table(("towers", "test accuracy"), trained) if trained else [])
 
 
+def nccl(part):
+    """Which ranks had one GPU together, and whether all was as it must be."""
+    def ways(row):
+        return ", ".join(f"{way} ({count})" for way, count in sorted(row["via"].items()))
+
+    rows = [(r["nccl"], r["ranks"] or "", r["right"] if r["right"].startswith("left out") else shown(r["right"]), f"{r['seconds']:.0f}", ways(r)) for r in part["results"]]
+    lines = ["## NCCL between ranks that share one GPU", "", "Eight towers, compared with one process to the bit, or with its losses where NCCL adds. Their kernels take turns, so the seconds say nothing about several GPUs.", ""]
+    return lines + table(("what", "ranks", "as it must be", "s", "connected by"), rows)
+
+
 def resume(part):
     rows = [(r["resumed"], shown(r["same_bits"])) for r in part["results"]]
     return ["## Runs that were stopped and went on", "", "Compared with one that was not stopped:", ""] + table(("inception_mini in", "the same weights, to the bit"), rows)
@@ -121,7 +131,12 @@ def line(folder):
     (peer,) = speeds.keys() - {"towers"}
     mine, other = statistics.median(speeds["towers"]), statistics.median(speeds[peer])
     return (f"On one {part['device'].split(',')[0]}, `inception_v3` trains at {mine:,.0f} images/s in bf16 (batch 256), {mine / other:.1f} times what PyTorch "
-            f"{peer.split()[1]} trains there with its compiler.")
+            f"{peer.split()[1]} trains there with its compiler, at commit {part['commit']}.")
+
+
+def origin(part):
+    """When a part was measured, and at which commit, which older results do not say."""
+    return f"commit {part['commit']}, {part['started']}" if part.get("commit") else part["started"]
 
 
 def main():
@@ -130,7 +145,7 @@ def main():
         return
     folder, document = sys.argv[1:3]
     lines = [BEGIN, "", "Made by `scripts/gpu_check.sh`; each part says on which GPU and when. The rows are in `docs/results/gpu/`.", ""]
-    for name, make in (("bench", bench), ("compile", bench), ("resume", resume), ("scale", scale), ("ops", ops), ("model", model), ("profile", profile)):
+    for name, make in (("bench", bench), ("compile", bench), ("resume", resume), ("scale", scale), ("nccl", nccl), ("ops", ops), ("model", model), ("profile", profile)):
         path = os.path.join(folder, name + ".json")
         if not os.path.exists(path):
             continue
@@ -139,7 +154,7 @@ def main():
         if not part["results"]:
             continue
         left = [f"There was no time for {len(part['left_out'])} more commands of this part."] if part.get("left_out") else []
-        lines += make(part) + ["", " ".join([f"{part['device']}; {part['started']}."] + left)] + ["- problem: " + text for text in part["problems"]] + [""]
+        lines += make(part) + ["", " ".join([f"{part['device']}; {origin(part)}."] + left)] + ["- problem: " + text for text in part["problems"]] + [""]
     text = "\n".join(lines + [END]) + "\n"
     old = ""
     if os.path.exists(document):

@@ -15,11 +15,11 @@ def section(text, name):
 def forward_line(page, kind):
     """How fast forward passes of a batch are; `page` is docs/results/cpu.md."""
     batch = section(page, f"inference {kind}").split("\n**")[1]
-    size = re.match(r"inception_v3.*?batch (\d+)", batch)[1]
+    size, commit = re.match(r"inception_v3.*?batch (\d+)\*\*; commit (\S+),", batch).groups()
     ratios = [float(ratio) for ratio in re.findall(r"^\| towers.* ([\d.]+) \|$", batch, re.M)]
     anchor = f"inference {kind}".lower().replace(" ", "-")
     return (f"Forward passes of `inception_v3` in f32 (batch {size}) are {max(ratios)} times as fast as the best of ONNX Runtime, OpenVINO and "
-            f"PyTorch {kind.replace('on ', 'on an ', 1)} ([rows](docs/results/cpu.md#{anchor})).")
+            f"PyTorch {kind.replace('on ', 'on an ', 1)}, at commit {commit} ([rows](docs/results/cpu.md#{anchor})).")
 
 
 def mini_line(page):

@@ -22,6 +22,12 @@ Status hooks_load_text(const char *text)
     return FAIL(ERR_UNSUPPORTED, "this build has no fault points (-DTOWERS_FAULTS=ON) to repeat '%s'", text);
 }
 
+bool hooks_share_gpus(void)
+{
+    const char *text = getenv("TOWERS_SHARE_GPU");
+    return source && text && *text;
+}
+
 const char *hooks_text_at(int tower, int64_t step)
 {
     return source ? source->text_at(tower, step) : "";

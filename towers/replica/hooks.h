@@ -34,5 +34,8 @@ extern const HookSource fault_source; /* only with -DTOWERS_FAULTS=ON */
 NODISCARD Status hooks_load(void);
 /* According to a text; "": none. ERR_UNSUPPORTED in a build without a source. */
 NODISCARD Status hooks_load_text(const char *text);
+/* Whether processes share a GPU (CommConfig.shared_gpu), to try ranks of NCCL on a machine that has one GPU: where the environment variable
+ * TOWERS_SHARE_GPU is not empty, in a build with fault points. */
+bool hooks_share_gpus(void);
 /* That text if it says that something fails in this step of this tower; else "". */
 const char *hooks_text_at(int tower, int64_t step);
