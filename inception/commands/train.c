@@ -20,6 +20,7 @@
 #include "towers/store/run_dir.h"
 #include "towers/supervisor/restart.h"
 #include "towers/train/introduction.h"
+#include "towers/train/mlperf_log.h"
 #include "towers/train/outcome.h"
 #include "towers/train/samples_log.h"
 
@@ -100,6 +101,28 @@ static void report_make(const char *run_dir, bool quiet, Status cause)
     if (cause != OK) (void)!status_restore(cause, &words);
 }
 
+/* The time that MLPerf asks for counts from the first step: what was trained without its log has none. */
+static Status mlperf_check(const Options *options, JobFiles *files)
+{
+    char path[PATH_BYTES];
+    const char *before = *files->branch_of ? files->branch_of : files->run_dir;
+    if (!files->job.mlperf_org || !job_resumes(files)) return OK;
+    TRY(path_join(path, files->run_dir, MLPERF_LOG));
+    if (!*files->branch_of && place_access(path, F_OK) == 0) return OK;
+    if (options->origin[OPTION_ID_mlperf_log] != ORIGIN_RUN)
+        return FAIL(ERR_ARG,
+                    "--mlperf-log: the time in " MLPERF_LOG
+                    " counts from the first step, and %s has taken steps already: "
+                    "start a new run, without --resume",
+                    before);
+    files->job.mlperf_org = NULL;
+    if (!options->quiet)
+        text_printf(stderr,
+                    MLPERF_LOG " is not written: its time counts from the first step, and %s has taken steps already\n",
+                    before);
+    return OK;
+}
+
 /* Rank 0 takes the run directory and prepares it; `lock` is its. */
 static Status run_dir_open(const Options *options, JobFiles *files, int *lock)
 {
@@ -113,6 +136,7 @@ static Status run_dir_open(const Options *options, JobFiles *files, int *lock)
     /* A run that has ended writes nothing. */
     bool ended = files->job.resume && outcome_ends(files->run_dir, job_total_steps(&files->job));
     if (!ended) TRY(disk_check(&files->job));
+    TRY(mlperf_check(options, files));
     TRY(job_branch(files));
     if (files->job.program.model->file && (*files->branch_of || !job_resumes(files)))
         TRY(network_keep(files->job.program.model, files->run_dir));

@@ -297,6 +297,7 @@ static void console_fill(const Options *o, TrainJob *job)
 Status job_open(Options *o, int64_t synthetic, JobFiles *files)
 {
     TrainJob *job = &files->job;
+    job->began = clock_date();
     TRY(job_model(o, files));
     TRY(hosts_gpus(o, files));
     TRY(job_data_open(o, synthetic, files));

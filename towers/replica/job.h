@@ -77,13 +77,13 @@ typedef struct TrainJob {
     LocalBatches local_batches;
     DeviceConfig device; /* of every process; its ordinal is job_device's */
     CommConfig comm;     /* timeout, reduce, ordered, ctas; the rest is job_comm's */
-    int processes;       /* of the whole run: equally many in each node */
-    /* A node is the processes of one launched program (launch.h); nodes 0 or 1: there is only this program. */
+    int processes;       /* of the whole run: equally many on each node */
+    /* A node is one supervisor and its processes (launch.h), usually a host; nodes 0 or 1: there is only this one. */
     int nodes, node;
-    int node_on_host;    /* the number of this node among those that see the same GPUs */
-    bool launcher_signal; /* SIGUSR1 is no stop request: the launcher sends it for purposes of its own */
-    const char *launcher; /* where the node's number was found; NULL without a launcher */
-    const char *host;     /* the name of this host, NULL without a launcher */
+    int node_on_host;             /* the number of this node among those that see the same GPUs */
+    bool launcher_signal;         /* SIGUSR1 is no stop request: the launcher sends it for purposes of its own */
+    const char *launcher;         /* where the node's rank was found; NULL without a launcher */
+    const char *host;             /* the name of this host, NULL without a launcher */
     struct ControlPlane *control; /* borrowed: the channel to the other nodes; NULL without */
     int gpu[GPUS_MAX], gpu_count;
     bool near_cores;     /* each process runs on the cores near its GPU */
@@ -138,7 +138,10 @@ typedef struct TrainJob {
     LossReport report;
     bool report_l2; /* add the L2 term to the displayed loss */
     int log_interval, event_interval;
-    const char *prometheus;   /* file with the numbers of the last step (prometheus.h); NULL: none */
+    const char *prometheus; /* file with the numbers of the last step (prometheus.h); NULL: none */
+    const char *mlperf_org; /* who submits, in the log of MLPerf (train/mlperf_log.h); NULL: there is none */
+    MlperfDivision mlperf_division;
+    double began;             /* when the program began with this job: seconds since 1970 */
     int64_t metrics_interval; /* steps between rows of metrics.jsonl; 0: 1 */
     int scalar_interval;      /* steps between TensorBoard scalars, 0: off; event_interval is that of summaries */
     int eval_interval;        /* epochs, and at the end; 0 = never */
@@ -213,7 +216,7 @@ static inline int job_node_processes(const TrainJob *job)
     return job->processes / job_nodes(job);
 }
 int job_tower_rank(const TrainJob *job, int tower); /* the process that runs it */
-/* The number of its node. */
+/* The rank of its node. */
 static inline int job_tower_node(const TrainJob *job, int tower)
 {
     return job_tower_rank(job, tower) / job_node_processes(job);

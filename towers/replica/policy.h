@@ -21,6 +21,9 @@ typedef enum NanPolicy { NAN_POLICY_STOP = 0, NAN_POLICY_SKIP, NAN_POLICY_ROLLBA
 /* Action if replicas no longer hold the same weights (silent data corruption: a flipped bit, a faulty transfer). */
 typedef enum SdcPolicy { SDC_POLICY_WARN = 0, SDC_POLICY_STOP, SDC_POLICY_ROLLBACK } SdcPolicy;
 
+/* Of a result that is submitted to MLPerf: by the settings of its reference, or by settings of one's own. */
+typedef enum MlperfDivision { MLPERF_OPEN = 0, MLPERF_CLOSED } MlperfDivision;
+
 /* Test-time augmentation: evaluation and prediction use the mean of the probabilities of an image and, with FLIP, of its
  * mirror image. */
 typedef enum Tta { TTA_NONE = 0, TTA_FLIP } Tta;

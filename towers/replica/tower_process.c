@@ -151,6 +151,11 @@ bool epoch_end_is_owed(const TowerProcess *p)
     return epoch_ended(p) && p->run.epoch_told != p->run.step;
 }
 
+int64_t last_line_kept(const TowerProcess *p)
+{
+    return 2 * p->run.step + !epoch_end_is_owed(p);
+}
+
 /* Of older checkpoints, which do not know their seconds, the speed is that of the samples since. */
 void epoch_clock_start(TowerProcess *p)
 {

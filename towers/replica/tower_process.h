@@ -130,6 +130,9 @@ void towers_text(const TrainJob *job, int rank, char *text, size_t bytes);
 bool epoch_ended(const TowerProcess *p); /* with the last step */
 /* True after a signal during an evaluation: the end of the epoch is left to a resumed run, or one that returns here. */
 bool epoch_end_is_owed(const TowerProcess *p);
+/* Files of lines number them 2 s for step s and 2 s + 1 for what follows it, such as an evaluation: the last line that stays
+ * if the run goes on from here. */
+int64_t last_line_kept(const TowerProcess *p);
 /* After the state was read from a checkpoint, or at the start of an epoch: its clock goes on from run.epoch_seconds. */
 void epoch_clock_start(TowerProcess *p);
 /* True if an earlier rollback excludes this step (from 1). */

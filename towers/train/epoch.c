@@ -6,6 +6,7 @@
 #include "towers/replica/norm_states.h"
 #include "towers/replica/snapshot.h"
 #include "towers/train/evaluate.h"
+#include "towers/train/mlperf_log.h"
 #include "towers/train/observe.h"
 #include "towers/train/rollback.h"
 #include "towers/train/samples_log.h"
@@ -135,8 +136,11 @@ static Status epoch_end(TowerProcess *p, StepOutcome *outcome)
     bool evaluated = job->test && wanted, whole = true;
     EvalResult test = {0};
     TRY(summary_data(p));
+    mlperf_log_epoch(p, epoch);
+    double began = clock_date();
     if (evaluated) TRY(evaluate(p, &test, &whole, outcome));
     if (!whole) return OK;
+    if (evaluated) mlperf_log_evaluation(p, epoch, began, eval_score(&test));
     TRY(epoch_record(p, epoch, &test, evaluated));
     TRY(norm_drift_record(p));
     run->epoch_told = run->step;
@@ -247,6 +251,7 @@ Status epochs_run(TowerProcess *p, StepOutcome *outcome)
     double kid;
     if (p->run.step == 0 && observation_is_due(p, true)) TRY(observation_run(p, &kid));
     while (!steps_end(p, *outcome)) {
+        mlperf_log_step(p);
         TRY(step_run(p, outcome));
         TRY(step_follow(p, outcome));
         if (*outcome == GO_BACK) {

@@ -8,8 +8,10 @@
 #include "towers/replica/snapshot.h"
 #include "towers/train/epoch.h"
 #include "towers/train/evaluate.h"
+#include "towers/train/mlperf_log.h"
 #include "towers/train/process_open.h"
 #include "towers/train/step.h"
+#include "towers/train/stopping.h"
 #include "towers/train/summary.h"
 
 #include <signal.h>
@@ -61,6 +63,8 @@ static Status train_process(TowerProcess *p, CommShared *shared)
     bool over = p->run.step == p->total_steps; /* also by --patience, or by --stop-epoch */
     if (outcome != STOP && !over && job_stage_ends(p->job, p->run.step)) return stage_end(p, p->run.step);
     TRY(summary_data(p));
+    mlperf_log_close(p,
+                     p->job->stopping.stop_at < 0 ? p->run.step == job_total_steps(p->job) : stopping_has_reached(p));
     TRY(snapshot_export(p, "last.safetensors"));
     summary_finish(p);
     if (p->metrics) metrics_flush(p->metrics);

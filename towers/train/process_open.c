@@ -10,6 +10,7 @@
 #include "towers/replica/snapshot.h"
 #include "towers/train/choices.h"
 #include "towers/train/introduction.h"
+#include "towers/train/mlperf_log.h"
 #include "towers/train/outcome.h"
 #include "towers/train/samples_log.h"
 #include "towers/train/step.h"
@@ -261,6 +262,7 @@ Status process_open(TowerProcess *p, CommShared *shared)
     }
     TRY(norms_check(p));
     TRY(steps_open(p));
+    TRY(mlperf_log_open(p, restored));
     TRY(loader_open(p));
     TRY(records_open(p, restored));
     TRY(samples_forget(p, restored));

@@ -1,6 +1,7 @@
 /* Return to the last good checkpoint; see rollback.h. */
 #include "towers/train/rollback.h"
 #include "towers/replica/snapshot.h"
+#include "towers/train/mlperf_log.h"
 #include "towers/train/process_open.h"
 #include "towers/train/samples_log.h"
 #include "towers/train/step.h"
@@ -56,6 +57,7 @@ static Status state_return(TowerProcess *p, int64_t good, int64_t left_out)
     TRY(process_restart_loader(p));
     TRY(records_return(p));
     TRY(samples_forget(p, true));
+    TRY(mlperf_log_return(p));
     atomic_store(&p->ledger->run.step, p->run.step);
     return OK;
 }

@@ -42,7 +42,7 @@ Status samples_sync(const TowerProcess *p)
 
 static const char evaluation[] = "evaluation ";
 
-/* "STEP,..." or "evaluation STEP,...", which comes after that step. */
+/* "STEP,..." or "evaluation STEP,...", which comes after that step: the number of a line, as last_line_kept has it. */
 static int64_t list_line_step(const char *line, size_t count)
 {
     size_t skip = sizeof evaluation - 1;
@@ -81,7 +81,7 @@ Status samples_forget(TowerProcess *p, bool goes_on)
     static const char *const lists[] = {SAMPLES_FILE, BAD_SAMPLES_FILE};
     const char *run_dir = p->job->run_dir;
     char path[PATH_BYTES];
-    int64_t last = 2 * p->run.step + !epoch_end_is_owed(p);
+    int64_t last = last_line_kept(p);
     for (size_t i = 0; leads_node(&p->place) && run_dir && i < sizeof lists / sizeof *lists; i++) {
         TRY(list_path(p, lists[i], path));
         TRY(list_forget(path, last, goes_on));

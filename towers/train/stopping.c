@@ -132,6 +132,11 @@ bool stopping_is_due(const TowerProcess *p)
     return due.exhausted || due.reached || due.pauses;
 }
 
+bool stopping_has_reached(const TowerProcess *p)
+{
+    return due_find(p).reached;
+}
+
 void stopping_decide(TowerProcess *p)
 {
     const TrainJob *job = p->job;

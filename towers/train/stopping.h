@@ -23,3 +23,5 @@ void stopping_take(TowerProcess *p, const EpochRecord *epoch);
 bool stopping_is_due(const TowerProcess *p);
 /* If so, make it the last one and say why. All ranks. */
 void stopping_decide(TowerProcess *p);
+/* Has the monitored number reached --stop-at? */
+bool stopping_has_reached(const TowerProcess *p);
