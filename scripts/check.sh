@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Before a commit, in less than a minute: formatting and spelling, the map of the rooms, links and names, mutants that still fit, the names
-# that tests/skips.txt may use, and the unit tests of what changed. The first call also builds the tests, which takes some minutes.
+# that tests/skips.txt may use, pages and keywords that scripts write from the tables, and the unit tests of what changed. The first call
+# also builds the tests, which takes some minutes.
 #   scripts/check.sh               what changed since the last commit; in a clean tree, the last commit
 #   scripts/check.sh REVISION      what changed since then
 # scripts/test.sh tries everything that most changes can break, scripts/test.sh --full the rest.
@@ -38,14 +39,17 @@ if [ ! -f build-test/build.ninja ]; then
 fi
 in_background format scripts/check/format.sh
 in_background mutants tests/mutants.sh --check
+in_background faults scripts/pages/fault_table.sh --check
 scripts/build.sh build-test --preset test -- towers "${tests[@]}"
+in_background pages env TOWERS="$PWD/build-test/towers" scripts/pages/command_pages.sh --check
+in_background keywords scripts/pages/python_keywords.py "$PWD/build-test/towers" --check
 in_background map script check_map
 in_background links script check_links
 [ ${#tests[@]} -eq 0 ] || in_background unit ctest --test-dir build-test --output-on-failure -j "$(nproc)" -R "^($(IFS='|' && echo "${tests[*]}"))\$"
 wait
 
 failed=''
-for name in format mutants map links unit; do
+for name in format mutants faults pages keywords map links unit; do
     [ -f "$logs/$name.status" ] || continue
     case $(cat "$logs/$name.status") in
     0) echo "ok      $name${tests:+$([ $name != unit ] || printf ' %s' "${tests[@]}")}" ;;

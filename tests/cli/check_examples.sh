@@ -38,9 +38,8 @@ cmake -G "$generator" -S "$tree" -B "$build" -DCMAKE_C_COMPILER="$compiler" -DCM
 # The tree with the examples is as fit for a commit as the tree without them.
 python3 "$tree/tests/support/check_map.py" "$tree" "$build" >"$work/log" || complain "the map of the tree with the examples: $(tail -n 5 "$work/log")"
 "$tree/tests/mutants.sh" --check >"$work/log" 2>&1 || complain "mutants of the tree with the examples: $(tail -n 5 "$work/log")"
-mapfile -t changed < <(sed -n 's/^+++ b\/\(.*\.[ch]\)$/\1/p' "$source_dir"/tests/examples/*.patch | sort -u)
-(cd "$tree" && scripts/check/clang_format.sh --dry-run -Werror "${changed[@]}") >"$work/log" 2>&1
-case $? in 0 | 77) ;; *) complain "the form of the examples: $(grep -m3 error "$work/log")" ;; esac
+"$tree/scripts/check/format.sh" "$tree" >"$work/log" 2>&1
+case $? in 0 | 77) ;; *) complain "the form of the tree with the examples: $(tail -n 3 "$work/log")" ;; esac
 
 export OMP_WAIT_POLICY=PASSIVE
 passes() { # EXAMPLE PROGRAM

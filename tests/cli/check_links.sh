@@ -22,7 +22,7 @@ def anchor(heading): # as GitHub makes it
 anchors = {page: {anchor(heading) for heading in re.findall(r"^#+ (.*)$", text[page], re.M)} for page in pages}
 reached = set()
 for page in sorted(pages):
-    for link in re.findall(r"\]\(([^)\s]+)\)", text[page]) + re.findall(r"(?:src|srcset)=\"([^\"]+)\"", text[page]):
+    for link in re.findall(r"\]\(([^)\s]+)(?: \"[^\"]*\")?\)", text[page]) + re.findall(r"(?:src|srcset)=\"([^\"]+)\"", text[page]):
         if re.match(r"[a-z]+:", link):
             continue
         path, _, heading = link.partition("#")
@@ -37,6 +37,19 @@ for page in sorted(pages):
         source = os.path.normpath(os.path.join(os.path.dirname(page), path))
         if os.path.exists(source) and not re.search(rf"\b{name}\b", open(source, encoding="utf-8").read()):
             print(f"{page}: {name} is not in {source}")
+# docs/truth.md and docs/boundaries.md say of each test what in it shows the claim: a test of a C program by its name, of a script a text that it has.
+def shows(source, shown):
+    if source.endswith(".c"):
+        return re.search(rf"\b(?:TEST|TEST_WITH|cmocka_unit_test)\({shown}\b", open(source, encoding="utf-8").read())
+    return any(shown in line and not line.lstrip().startswith("#") for line in open(source, encoding="utf-8"))
+
+for page in "docs/truth.md", "docs/boundaries.md":
+    for link, shown in re.findall(r"\]\(([^)\s]*tests/[^)\s]+)(?: \"([^\"]*)\")?\)", text.get(page, "")):
+        source = os.path.normpath(os.path.join("docs", link))
+        if os.path.exists(source) and not shown:
+            print(f"{page}: {link}: which test or text of it shows this?")
+        elif os.path.exists(source) and not shows(source, shown):
+            print(f"{page}: {source} has no '{shown}'")
 for page in sorted(pages):
     if page.startswith("docs/") and page != "docs/README.md" and page not in reached:
         print(f"docs/README.md does not list {page}")
@@ -48,7 +61,7 @@ names() { # of the folder $1: options, files and `towers train` lines that the p
 import os, re, shlex, subprocess, sys
 root, manual, program = sys.argv[1:]
 OTHERS = "--sync-bn --test-only --logdir --collector --kd-model-name --train-img-sizes".split() # of other programs
-options, sources, files = {}, "", set()
+options, sources, files = {}, [], set()
 for row in re.findall(r"^- `(-[^`]*--[^`]*`.*|--[^`]*`.*)", open(manual).read(), re.M):
     of = re.search(r"Commands: ([^.]*)", row)
     named = row.split("`")[0] + "".join(re.findall(r"Alias(?:es)?: ([^.]*)", row))
@@ -67,9 +80,10 @@ for folder, inner, names in os.walk(root):
         path = os.path.join(folder, name)
         files.add(os.path.relpath(path, root))
         if not name.endswith(".md"):
-            sources += open(path, encoding="utf-8", errors="replace").read()
+            sources.append(open(path, encoding="utf-8", errors="replace").read())
         elif name != "CHANGELOG.md":
             pages.append(path)
+sources = "".join(sources)
 for path in sorted(pages):
     page, text = os.path.relpath(path, root), open(path, encoding="utf-8").read()
     blocks = re.findall(r"^ *```(\w*)\n(.*?)^ *```", text, re.M | re.S)
@@ -114,10 +128,15 @@ mkdir -p "$work/docs"
 printf '# A\n[b](docs/b.md#some-words) [c](docs/c.md) [d](docs/b.md#none) <img src="no.png"> [`here`](a.c) [`gone`](a.c)\n' >"$work/README.md"
 echo 'int here;' >"$work/a.c"
 printf '# Some `words`\n[up](../README.md) [web](https://example.org)\n' >"$work/docs/b.md"
-printf '# docs\n' >"$work/docs/README.md"
+printf '# docs\n[t](truth.md)\n' >"$work/docs/README.md"
+mkdir -p "$work/tests"
+echo 'TEST(is_there)' >"$work/tests/t.c"
+printf '# a comment\ncomplain "said"\n' >"$work/tests/t.sh"
+printf '# T\n[a](../tests/t.c "is_there") [b](../tests/t.c "is_not") [c](../tests/t.sh "said") [d](../tests/t.sh "a comment") [e](../tests/t.c)\n' >"$work/docs/truth.md"
 pages "$work" >"$work/found"
 printf '%s\n' "README.md: docs/c.md is not there" "README.md: docs/b.md#none: no such heading" "README.md: no.png is not there" \
-    "README.md: gone is not in a.c" "docs/README.md does not list docs/b.md" | cmp - "$work/found" || complain "of a page with bad links: $(cat "$work/found")"
+    "README.md: gone is not in a.c" "docs/truth.md: tests/t.c has no 'is_not'" "docs/truth.md: tests/t.sh has no 'a comment'" \
+    "docs/truth.md: ../tests/t.c: which test or text of it shows this?" "docs/README.md does not list docs/b.md" | cmp - "$work/found" || complain "of a page with bad links: $(cat "$work/found")"
 
 mkdir tree
 printf '%s\n' 'See `--lr`, `--rl`, `--no-augment` and `towers/none.c`.' '```sh' 'towers eval RUN --epochs 3   # x' 'towers train fashion_cnn \' \

@@ -59,6 +59,7 @@ expect 0 '^caught .*a cube (test_sees: exit 1)' 'test_skips test_sees'
 expect 0 '^caught .*a cube (check_names: exit 1)' 'check_names'
 expect 1 '^broken .*a cube (check_hides fails without a mutant: exit 127)' 'check_hides'
 expect 1 '^survived .*a cube (check_blind)' 'check_blind'
+expect 1 '^mutant 1, a cube: there is no test check_names,;' 'check_names, check_blind'
 
 # --null: a comment, which no test may catch
 nothing() { # STATUS WANTED-LINE TESTS

@@ -272,6 +272,15 @@ def knots(edges):
     return sorted(f"{' '.join(of)}: {' '.join(map(os.path.basename, group))}" for of, group in zip(rooms, groups))
 
 
+def options_assigned(path, bare):
+    """The Options that a source without comments changes, although only inception/options/ may."""
+    if not path.startswith("inception/") or path.startswith("inception/options/"):
+        return []
+    return [name for name in sorted(set(OPTIONS.findall(bare)))
+            if re.search(rf"(?<!\w)(?<!program\.)(?<!program->){name}(?:->|\.)\w+(?:\[[^]]*\])?(?:\s*(?:<<|>>|[-+*/%|&^])?=(?!=)|\+\+|--)"
+                         rf"|(?:\+\+|--){name}(?:->|\.)", bare)]
+
+
 def main():
     if len(sys.argv) > 3:
         print(__doc__.splitlines()[2], file=sys.stderr)
@@ -317,11 +326,9 @@ def main():
                 print(f"{path} lists a folder: leave out what other programs left behind (towers/data/listing/leftovers.h)")
                 bad += 1
             bare = COMMENT.sub("", text)
-            for name in set(OPTIONS.findall(bare)) if path.startswith("inception/") and not path.startswith("inception/options/") else ():
-                if re.search(rf"(?<!\w)(?<!program\.)(?<!program->){name}(?:->|\.)\w+(?:\[[^]]*\])?(?:\s*(?:<<|>>|[-+*/%|&^])?=(?!=)|\+\+|--)"
-                             rf"|(?:\+\+|--){name}(?:->|\.)", bare):
-                    print(f"{path} assigns to options ({name}): call inception/options/settle.h")
-                    bad += 1
+            for name in options_assigned(path, bare):
+                print(f"{path} assigns to options ({name}): call inception/options/settle.h")
+                bad += 1
             if path.startswith(JOB_ROOMS) and COMMAND_ASKED.search(bare):
                 print(f"{path} asks for the command's name: ask what it uses options for (options_use)")
                 bad += 1
@@ -409,4 +416,5 @@ def main():
     return 1 if bad or count else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -391,7 +391,10 @@ def main():
     headers = [m for m in mutants if not m.source.endswith((".c", ".cu"))]
     for m in headers:
         print(f"mutant {m.number}, {m.title}: {m.source} is not compiled by itself; name a source file that includes it: HEADER in FILE")
-    stale += headers
+    nameless = [(m, test) for m in mutants for test in m.tests if test.startswith("check_") and not test_file(source, test)]
+    for m, test in nameless:
+        print(f"mutant {m.number}, {m.title}: there is no test {test}; several stand one behind the other, with blanks")
+    stale += headers + [m for m, _ in nameless]
     if stale:
         sys.exit(f"{len(stale)} of {len(mutants)} mutants do not fit the source: mend tests/mutants.txt")
     if arguments.check:

@@ -62,6 +62,13 @@ def labels_write(folder):
                 to.write(f"images/{i:03}.png," + ",".join("1" if rng.random() < p else "-1" for p in (0.7, 0.4, 0.2)) + "\n")
 
 
+# Networks that came after the others: the parameters of their first convolution and of their classifier, and whether they have stochastic
+# depth. Their last map has a 32nd of an image's side, and a batch norm needs more than one value.
+NEWEST = {"efficientnet_b0": ("features.0*", "classifier*", True), "mobilenet_v3_small": ("features.0*", "classifier*", False),
+          "efficientnet_lite0": ("conv_stem*", "classifier*", True), "inception_v2": ("Conv2d_1a*", "Logits*", False),
+          "convnext_tiny": ("features.0*", "classifier*", True), "xception": ("conv1*", "fc*", False)}  # fmt: skip
+
+
 class Combination:
     """Arguments of one training, those that any process count may have, and how many towers there are."""
 
@@ -73,16 +80,16 @@ class Combination:
         if wide.random() < 0.2:
             a[0] = wide.choice(("resnet18", "googlenet", "wgan_gp_keras")) if wide.random() < 0.4 else "fashion_cnn"
         newest = random.Random(seed * 17 + 1)
-        if newest.random() < 0.06:
-            a[0] = "efficientnet_b0"
+        if newest.random() < 0.1:
+            a[0] = newest.choice(list(NEWEST))
         self.gan = a[0].startswith("wgan_gp")
         self.sync = self.tta = False
         kind = rng.choice(FIRST_KINDS)
         if wide.random() < 0.3:
             kind = wide.choice([name for name in data if not (self.gan and name == "labels")])
         a += ["--dataset", "synthetic"] if kind == "synthetic" else ["--data-path", data[kind]]
-        if a[0] in ("resnet18", "googlenet", "efficientnet_b0"):
-            a += ["--img-size", "64" if a[0] == "efficientnet_b0" else "32"]  # its last map has a 32nd of that, and a batch norm
+        if a[0] in ("resnet18", "googlenet", *NEWEST):
+            a += ["--img-size", "64" if a[0] in NEWEST else "32"]
         a += ["--threads", "1", "--device", "cpu", "--seed", str(rng.randint(0, 9)), "--epochs", "2", "--max-steps", str(rng.randint(5, 12))]
         a += ["--log-interval", "1", "--log-samples", "--checkpoint-steps", str(rng.randint(1, 4)), "--summary-interval", str(rng.choice((0, 2)))]
         if a[0] == "wgan_gp":
@@ -95,7 +102,7 @@ class Combination:
         self.rest()
         self.later(kind)
         self.latest(kind, weights, random.Random(seed * 13 + 5))
-        if a[0] == "efficientnet_b0":
+        if a[0] in NEWEST and NEWEST[a[0]][2]:
             self.maybe(0.6, "--drop-path", newest.choice((0, 0.5)), rng=newest)
 
     def maybe(self, chance, *arguments, rng=None):
@@ -165,7 +172,7 @@ class Combination:
             balanced = self.maybe(0.2 if kind != "labels" else 0, "--sampler", "balanced")
             if kind in ("tar", "mds") and not balanced:
                 self.maybe(0.4, "--shuffle-window", rng.choice((1, 2)))
-        first = {"inception_mini": "Conv2d*", "efficientnet_b0": "features.0*"}
+        first = {"inception_mini": "Conv2d*", **{name: layers[0] for name, layers in NEWEST.items()}}
         self.maybe(0.2, "--freeze", first.get(self.arguments[0], "conv1*"))
         if self.maybe(0.5, "--bn-stats", rng.choice(("last", "first", "mean", "pooled", "sync"))):
             self.sync = self.arguments[-1] == "sync" and self.towers > 1
@@ -208,7 +215,7 @@ class Combination:
         many(0.2, "--beta1", 0.8) if {"adam", "adamw", "lamb"} & set(self.arguments) else None
         many(0.15, "--nan-policy", wide.choice(("skip", "rollback"))) if "--nan-check" not in self.arguments else None
         many(0.15, "--warmup-lr", 0.0001) if "--warmup-epochs" in self.arguments else None
-        if not self.gan and self.arguments[0] not in ("fashion_cnn", "efficientnet_b0"):
+        if not self.gan and self.arguments[0] not in ("fashion_cnn", *NEWEST):
             many(0.2, "--img-size-schedule", "24:0,32:1")
 
 
@@ -235,7 +242,7 @@ class Combination:
         maybe(0.2, "--lr-mult", rng.choice(("*weight=0.5", "*bias=3", "*=0.1,*weight=2")))
         maybe(0.2, "--layer-decay", 0.7)
         if "--freeze" not in self.arguments:
-            maybe(0.2, "--freeze", "*,!classifier*" if self.arguments[0] == "efficientnet_b0" else "*,!fc*")
+            maybe(0.2, "--freeze", "*,!" + NEWEST.get(self.arguments[0], ("", "fc*"))[1])
         maybe(0.5 if "--freeze" in self.arguments else 0, "--unfreeze-epoch", rng.choice((2, 3)))
         if kind == "idx" and weights.get(self.arguments[0]) and maybe(0.4, "--pretrained", weights[self.arguments[0]]):
             maybe(0.5, "--reset-head")
