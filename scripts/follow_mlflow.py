@@ -7,9 +7,11 @@ what MLflow has already is asked of MLflow.
     export MLFLOW_TRACKING_URI=http://HOST:5000    # a server; without one it takes the whole package: pip install mlflow
     python3 scripts/follow_mlflow.py runs/NAME     # --once: do not wait for the run's end
 """
+import glob
 import os
 import sys
 import time
+import urllib.parse
 
 import follow_run
 
@@ -20,7 +22,22 @@ try:
 except ImportError:
     MlflowClient = None
 
+MADE_SECONDS = 5 # a file that is still empty after that has lost its writer
 BATCH = 900 # metrics of a request; MLflow takes 1000
+
+
+def store_mend(uri):
+    """MLflow's store of files cannot be read while the file of a metric is empty: as a writer leaves it that is killed between making and
+    filling it. It holds nothing, and goes."""
+    place = urllib.parse.urlparse(uri)
+    if place.scheme not in ("", "file"):
+        return
+    for path in glob.glob(urllib.parse.unquote(place.path) + "/*/*/metrics/**", recursive=True):
+        while os.path.isfile(path) and os.path.getsize(path) == 0:
+            if time.time() - os.path.getmtime(path) > MADE_SECONDS:
+                os.remove(path)
+            else:
+                time.sleep(0.1)
 
 
 def run_find(client, args):
@@ -67,6 +84,7 @@ def main():
     except MlflowException as problem:
         sys.exit(f"follow_mlflow: {str(problem).strip().split('; ')[0]}: name a server by MLFLOW_TRACKING_URI=http://HOST:5000, or pip install "
                  "mlflow, which keeps runs in this folder")
+    store_mend(client.tracking_uri)
     number = run_find(client, args)
     known = client.get_run(number).data.params # MLflow keeps the first value of one that a resumed run has changed
     settings = {key: value[:500] for key, value in follow_run.settings(args.run).items() if key not in known}

@@ -202,7 +202,9 @@ static Status bench_run(const Options *o, JobFiles *files)
         text_printf(stdout,
                     "Num batches: %" PRId64
                     "\nDevices:     %d tower%s in %d process%s on %s, %d thread%s each\nData format: NHWC\n"
-                    "Variables:   replicated\n==========\nRunning warm up\n",
+                    "Variables:   replicated\n"
+                    "Columns:     timed step, mean images/s so far, +/- its standard error\n"
+                    "             (jitter = scatter of single steps), loss\n==========\nRunning warm up\n",
                     o->batches, files->job.local_batches.towers, files->job.local_batches.towers == 1 ? "" : "s",
                     files->job.processes, files->job.processes == 1 ? "" : "es", files->job.backend->name,
                     files->job.device.threads, files->job.device.threads == 1 ? "" : "s");

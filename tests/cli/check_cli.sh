@@ -78,8 +78,8 @@ if "$towers" info $model --device cpu --kernels >"$work/out" 2>&1; then
     grep -qE '^fc1 +dense .* oneDNN, product \(' "$work/out" && grep -qE '^conv1.dw +conv_dw .* oneDNN, .* in [0-9]+ parts$' "$work/out" ||
         complain "--kernels: $(grep -E '^(fc1|conv1)' "$work/out")"
     grep -qE '^    passed over: .*F\(4, 7\): window is not 1x7 or 7x1' "$work/out" || { [ "$(uname -m)" = x86_64 ] && complain "--kernels gives no reasons"; }
-    grep -q '^total, forward pass of one image ' "$work/out" && [ "$(grep -l 'total, forward pass of one image' "$1"/scripts/measure/*.py | wc -l)" = 3 ] ||
-        complain "scripts/measure/bench_cpu.py, fidelity.py and time_to_accuracy.py look for another line of towers info"
+    grep -q '^total, forward pass of one image ' "$work/out" && [ "$(grep -l 'total, forward pass of one image' "$1"/scripts/{measure,parity}/*.py | wc -l)" = 3 ] ||
+        complain "bench_cpu.py, fidelity.py and time_to_accuracy.py look for another line of towers info"
 fi
 
 # settings that contradict each other, and advice that can be followed

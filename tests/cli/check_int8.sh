@@ -71,6 +71,27 @@ scale = next(to_array(t) for t in graph.initializer if t.name == scale)
 assert abs(scale * 255 - 64 / 255) < 1e-3, scale * 255
 PYTHON
 
+# ---- a channel whose weights are almost 0 and whose bias is not: the bias fits into 32 bits, as the channel has a larger scale for it
+python3 - runs/cnn/last.safetensors faint.safetensors <<'PYTHON'
+import json, struct, sys
+data = bytearray(open(sys.argv[1], "rb").read())
+size = struct.unpack_from("<Q", data)[0]
+header = json.loads(data[8:8 + size])
+for name, values in (("conv1.weight", 9 * [1e-9]), ("conv1.bias", [-3])):
+    struct.pack_into(f"<{len(values)}f", data, 8 + size + header[name]["data_offsets"][0], *values)
+open(sys.argv[2], "wb").write(data)
+PYTHON
+"$towers" export faint.safetensors faint.onnx --int8 --data-path data --quiet || complain "export of faint weights"
+"$python" - <<'PYTHON' || complain "the bias of faint weights"
+import onnx
+from onnx.numpy_helper import to_array
+graph = onnx.load("faint.onnx").graph
+made = {t.name: to_array(t) for t in graph.initializer}
+conv = next(node for node in graph.node if node.op_type == "Conv")
+q, scale = (made[name] for name in next(node for node in graph.node if node.output[0] == conv.input[2]).input[:2])
+assert abs(q[0] * float(scale.ravel()[0]) + 3) < 1e-6, (q[0], scale.ravel()[0])
+PYTHON
+
 # ---- what it cannot do
 refused() { refuses '[1-9]' "$1" "$towers" export "${@:2}"; } # TEXT ARGUMENT...
 refused "towers export --int8: expected a classifier as ONNX, found safetensors; name the file .onnx" runs/cnn x.safetensors --int8

@@ -208,6 +208,7 @@ ends 0 "Options can also be set in the environment" compare --help
 
 # a benchmark counts what it times, without the warm-up
 ends 0 "Num batches: 3" bench fashion_cnn --device cpu -b 4 --batches 3 --warmup-batches 1
+ends 0 "jitter = scatter of single steps" bench fashion_cnn --device cpu -b 4 --batches 1 --warmup-batches 0
 ends 0 "1 tower in 1 process on cpu" bench fashion_cnn --device cpu -b 4 --batches 1 --warmup-batches 0
 
 # results that nobody can read are a failure, a console that nobody reads is none

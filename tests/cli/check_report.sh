@@ -161,6 +161,13 @@ with Browser() as browser:
         expect(browser.ask(ANSWER) == answer and browser.ask("document.querySelectorAll('.readout').length") == 0, f'{run}: without the script')
         browser.open(page, width=390, height=844)
         check_layout(browser, f'{run}, telephone', 390)
+        cards = dict(browser.ask("[...document.querySelectorAll('.cards div')].map((card) => [card.querySelector('span').textContent, card.querySelector('b').textContent])"))
+        lines = browser.ask("[...document.querySelectorAll('.cards b')].map((b) => b.getBoundingClientRect().height / parseFloat(getComputedStyle(b).fontSize))")
+        expect(max(lines) < 2 and any('%' in value for value in cards.values()), f'{run}: a number and its unit are on two lines: {cards} {lines}')
+        steps = [json.loads(line) for line in open(f'runs/{run}/metrics.jsonl')]
+        seconds = sum(step['images'] / step['images_per_sec'] for step in steps)
+        wanted = f"{sum(step['images'] for step in steps) / seconds:.0f}"
+        expect(cards.get('images per second, training alone') == wanted, f'{run}: not the speed of all steps, {wanted}: {cards}')
         names = browser.ask("[...document.querySelectorAll('.legend')].every((legend) => getComputedStyle(legend).display === 'block')")
         expect(names, f'{run}: no legends at the width of a telephone')
         number = browser.ask(TITLES).index('Training loss')

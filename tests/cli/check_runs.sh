@@ -59,6 +59,32 @@ grep -qE '^    a1  conv1.weight=1,.*bias=1,fc1.weight=1$' text && grep -qE '^   
     grep -qE '^  freeze +conv1.weight,conv1.bias,conv2.we[*]1 +conv1.weight,conv1.bias,conv2.we[*]2$' text || complain "long values look equal: $(cat text)"
 rm -r long
 
+# ---- the best of several epochs: the highest accuracy or mAP, the lowest KID or loss, in this order
+python3 - "$towers" <<'PY' || failures=$((failures + 1))
+import csv, json, shutil, subprocess, sys
+header = next(csv.reader(open('runs/one/results.csv')))
+rows = {'accuracy': dict(train_loss=(3, 2, 1, 4), test_top1=(0.2, 0.5, 0.4, 0.3)), 'KID': dict(train_loss=(3, 2, 1, 4), kid=(0.4, 0.2, 0.1, 0.3)),
+        'loss': dict(train_loss=(3, 1, 2, 4)), 'loss2': dict(train_loss=('nan', 3, 2.5, '')), 'mAP': dict(train_loss=(3, 2, 1, 4), test_map=(0.1, 0.2, 0.6, 0.3))}
+wanted = {'accuracy': ('accuracy', 0.5), 'KID': ('KID', 0.1), 'loss': ('loss', 1), 'loss2': ('loss', 2.5), 'mAP': ('mAP', 0.6)}
+for name, columns in rows.items():
+    shutil.copytree('runs/one', f'scores/{name}')
+    several = {'test_top1': 'test_map', 'test_top5': 'test_exact', 'train_top1': 'train_exact'}
+    heads = [several.get(head, head) if name == 'mAP' else head for head in header]
+    with open(f'scores/{name}/results.csv', 'w', newline='') as to:
+        out = csv.DictWriter(to, heads, restval='', lineterminator='\n')
+        out.writeheader()
+        for i in range(4):
+            out.writerow({'epoch': i + 1, 'step': i + 1, **{key: values[i] for key, values in columns.items()}})
+listed = json.loads(subprocess.run([sys.argv[1], 'runs', 'scores', '--json', '--sort', 'score'], capture_output=True, text=True, check=True).stdout)
+found = {row['run']: (row['scored_by'], row['score']) for row in listed}
+bad = [(name, found.get(name), score) for name, score in wanted.items() if found.get(name) is None or found[name][0] != score[0] or abs(found[name][1] - score[1]) > 1e-6]
+if bad: print('FAILED: scores of several epochs:', bad)
+order = [row['run'] for row in listed]
+if order != ['accuracy', 'mAP', 'KID', 'loss', 'loss2']: print('FAILED: the order of scores:', order)
+sys.exit(bool(bad) or order != ['accuracy', 'mAP', 'KID', 'loss', 'loss2'])
+PY
+rm -r scores
+
 # ---- files with holes, larger than memory may be
 for file in metrics.jsonl results.csv; do
     mkdir -p sparse && cp -r runs/one "sparse/${file%.*}" && truncate -s 5G "sparse/${file%.*}/$file" || exit 1

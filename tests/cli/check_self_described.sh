@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A file of weights explains itself: alone and far from its run it predicts and evaluates as the run does, `towers info` prints what it says,
-# and the programs of docs/guide/elsewhere.md for PyTorch and ONNX Runtime, told nothing but the file, give the probabilities of `towers predict`. Metadata
+# and the programs of docs/guide/elsewhere.md for PyTorch and ONNX Runtime, in Python and JavaScript, told nothing but the file, give the probabilities of `towers predict`. Metadata
 # that lie are refused or left out.
 set -uo pipefail
 . "$1/tests/support/check.sh"
@@ -114,9 +114,7 @@ torch=$(python_with "torch, torchvision, safetensors, PIL")
 blocks() { # BEGINNING: the block of the page that begins so
     awk -v first="$1" '/^```python/ { block = ""; on = 1; next } /^```/ { if (on && index(block, first) == 1) { printf "%s", block; exit } on = 0 } on { block = block $0 "\n" }' "$source_dir/docs/guide/elsewhere.md"
 }
-readme() { # PYTHON BEGINNING RUN PICTURE: the program prints the probabilities of the run
-    { blocks "import json, numpy" && blocks "$2"; } | sed "s|runs/NAME|runs/$3|; s|new.jpg|$4|" >program.py
-    "$1" program.py >"$out" 2>"$err" || complain "the page's program, $2, of $3: $(tail -3 "$err")"
+probabilities_are() { # PYTHON PROGRAM RUN PICTURE: what is in $out are the probabilities of the run
     "$1" - "$(cat "$out")" <<'PYTHON' || complain "the page's program, $2, gives other probabilities for $4 with $3"
 import json, sys
 ours = {p["class"]: p["probability"] for p in json.load(open("wanted"))["predictions"]}
@@ -125,6 +123,11 @@ error = max(abs(theirs[i] - ours[i]) for i in ours)
 print(f"largest difference {error:.1e}")
 assert len(theirs) == len(ours) and error < 1e-4 and max(theirs) < 0.999 and max(theirs) - min(theirs) > 0.005, (ours, theirs)
 PYTHON
+}
+readme() { # PYTHON BEGINNING RUN PICTURE: the program prints the probabilities of the run
+    { blocks "import json, numpy" && blocks "$2"; } | sed "s|runs/NAME|runs/$3|; s|new.jpg|$4|" >program.py
+    "$1" program.py >"$out" 2>"$err" || complain "the page's program, $2, of $3: $(tail -3 "$err")"
+    probabilities_are "$1" "$2" "$3" "$4"
 }
 onnx_bytes() { # RUN PICTURE: the file of --preprocess, which gets bytes
     { blocks "import json, numpy" && cat <<'PYTHON'; } >program.py
@@ -138,6 +141,51 @@ assert "probabilities" in about["output"] and max(abs(theirs[i] - ours[i]) for i
 PYTHON
     "$python" program.py "$2" 2>"$err" || complain "the ONNX file of --preprocess of $1 for $2: $(tail -3 "$err")"
 }
+# JavaScript: with the packages of npm where node finds them. Elsewhere Python's decode and compute behind functions of the same names.
+node=$(command -v node || true)
+if [[ ! $node ]]; then
+    left_out "the page's program with onnxruntime-node: node is not installed"
+elif ! "$node" -e 'require.resolve("onnxruntime-node"); require.resolve("sharp")' 2>/dev/null; then
+    left_out "the page's program with onnxruntime-node: npm's packages are not here; ONNX Runtime and Pillow of Python stand in for them"
+    if [[ $python ]]; then
+        mkdir -p node_modules/{onnxruntime-node,sharp}
+        cat >node_modules/sharp/index.js <<JS
+const { execFileSync } = require("child_process")
+const source = "import sys; from PIL import Image, ImageOps; i = Image.open(sys.argv[1]); i = ImageOps.exif_transpose(i) if sys.argv[2] == 'true' else i; sys.stdout.buffer.write(i.width.to_bytes(4, 'little') + i.height.to_bytes(4, 'little') + i.convert('RGB').tobytes())"
+module.exports = path => {
+    let upright = false
+    const file = {
+        rotate: () => (upright = true, file), toColourspace: () => file, removeAlpha: () => file, raw: () => file,
+        toBuffer: async () => {
+            const bytes = execFileSync("$python", ["-c", source, path, String(upright)])
+            return { data: bytes.subarray(8), info: { width: bytes.readInt32LE(0), height: bytes.readInt32LE(4), channels: 3 } }
+        }
+    }
+    return file
+}
+JS
+        cat >node_modules/onnxruntime-node/index.js <<JS
+const { execFileSync } = require("child_process")
+const source = "import json, sys, numpy, onnxruntime; s = onnxruntime.InferenceSession(sys.argv[1]); d = json.loads(sys.argv[2]); print(json.dumps([[i.name for i in s.get_inputs()], [o.name for o in s.get_outputs()], s.run(None, {k: numpy.frombuffer(bytes(v['data']), v['type']).reshape(v['dims']) for k, v in d.items()})[0].ravel().tolist() if d else []]))"
+const call = (model, feeds) => JSON.parse(execFileSync("$python", ["-c", source, model, JSON.stringify(feeds)]))
+exports.Tensor = class { constructor(type, data, dims) { Object.assign(this, { type, data: Array.from(data), dims }) } }
+exports.InferenceSession = {
+    create: async model => {
+        const [inputNames, outputNames] = call(model, {})
+        return { inputNames, outputNames, run: async feeds => ({ [outputNames[0]]: { data: call(model, feeds)[2] } }) }
+    }
+}
+JS
+    else
+        node=''
+    fi
+fi
+javascript() { # RUN PICTURE: the page's program in JavaScript prints the probabilities of the run
+    awk '/^```js/ { on = 1; next } /^```/ { on = 0 } on' "$source_dir/docs/guide/elsewhere.md" | sed "s|model.onnx|bytes.onnx|; s|new.jpg|$2|" >program.js
+    "$towers" info bytes.onnx --json >about.json || complain "info of $1's ONNX"
+    "$node" program.js >"$out" 2>"$err" || complain "the page's program in JavaScript, of $1: $(tail -3 "$err")"
+    probabilities_are "$pil" "in JavaScript" "$1" "$2"
+}
 agree() { # RUN ARGUMENT-FOR-ALL-CLASSES...
     local run=$1 picture
     cp "runs/$run/best.safetensors" "far/$run.safetensors"
@@ -149,6 +197,7 @@ agree() { # RUN ARGUMENT-FOR-ALL-CLASSES...
         same "$run, its export" "$towers" predict "far/$run-again.safetensors" "$picture" --device cpu --json "${@:2}"
         [[ ! $python ]] || readme "$python" "import onnxruntime" "$run" "$picture"
         [[ ! $python ]] || onnx_bytes "$run" "$picture"
+        [[ ! $node || $picture == deep.png ]] || javascript "$run" "$picture" # of 16 bits sharp makes something else
         [[ ! $torch || $run != center ]] || readme "$torch" "import safetensors, torch" "$run" "$picture"
     done
 }
@@ -174,6 +223,19 @@ says center exif=true crop=center eval_resize=47 interpolation=bicubic mean=0.4,
 same "eval of the calibrated file" "$towers" eval far/center.safetensors --data-path images --device cpu --quiet
 agree fraction --top 3
 says fraction exif=true crop=fraction eval_crop=0.8125 loss=bce
+# a network that takes gray or color, from a file that does not say which: its first weights do
+"$pil" - <<'PYTHON'
+import json, struct
+data = open("far/fraction.safetensors", "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+header = json.loads(data[8:8 + size])
+header["__metadata__"].pop("channels", None)
+text = json.dumps(header).encode()
+text += b" " * (-len(text) % 8)
+open("far/bare.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data[8 + size:])
+PYTHON
+"$towers" predict runs/fraction wide.jpg --device cpu --json --top 3 >wanted 2>/dev/null
+same "colors of a file without the key channels" "$towers" predict far/bare.safetensors wide.jpg --device cpu --json --top 3
 agree whole --top 10
 says whole exif=true crop=whole channels=1 mean=0.4 'temperature=[0-9.]*'
 # trained with whole images of one size: photographs are stretched by predict and by eval alike
@@ -237,6 +299,6 @@ for file in lie-*.safetensors; do
 done
 for file in cut-*.onnx; do
     timeout 60 "$towers" info "$file" >"$out" 2>"$err"
-    [[ $? == 3 ]] && grep -q "is not an ONNX file" "$err" || complain "info $file: $(cat "$err")"
+    [[ $? == 3 ]] && grep -qE "is (not an ONNX file|empty)" "$err" || complain "info $file: $(cat "$err")"
 done
 check_end "files of weights say what they are"

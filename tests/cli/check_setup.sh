@@ -76,6 +76,29 @@ lacks python3 measure/wgan_scaling.sh "$work/program"
 lacks python3-venv venv.sh onnx
 lacks g++ cuda_from_pip.sh "$work/cuda"
 
+# What is installed is left as it is, as docs/building.md says; an environment is made anew when its list has changed.
+[[ $(grep -o 'scripts that install ([^)]*)' "$source_dir/docs/building.md") == 'scripts that install (`setup.sh`, `venv.sh`, `cuda_from_pip.sh`)' ]] ||
+    complain "docs/building.md says of other scripts that they can be run again" # check_cuda_from_pip.sh runs the third twice
+machine 0
+setup build && setup build
+[[ $(grep -c ' install ' apt-calls) == 2 ]] || complain "nothing was installed, so both runs should have tried: $(cat apt-calls)"
+tr ' ' '\n' <apt-calls >>installed
+setup build
+[[ $status == 0 && $(grep -c ' install ' apt-calls) == 2 ]] || complain "setup.sh installs again what is there: $(tail -n 1 apt-calls)"
+cat >system-python <<SH
+#!$BASH
+[[ "\$1 \$2" == "-m venv" ]] || exit 0
+mkdir -p "\$3/bin"
+printf '#!%s\necho "\$*" >>%s/pip-runs\n' "$BASH" "$work" >"\$3/bin/python"
+chmod +x "\$3/bin/python"
+SH
+chmod +x system-python
+for runs in 1 1 2; do
+    XDG_CACHE_HOME=$work/environments TOWERS_SYSTEM_PYTHON=$work/system-python "$source_dir/scripts/venv.sh" onnx >"$out" 2>"$err" || complain "venv.sh: $(cat "$err")"
+    [[ $(cat "$out") == "$work/environments/towers/onnx/bin/python" && $(wc -l <pip-runs) == "$runs" ]] || complain "venv.sh has called pip: $(cat pip-runs)"
+    [[ $runs == 2 ]] || { [[ -e seen ]] && echo changed >>environments/towers/onnx/requirements.txt; touch seen; }
+done
+
 # The followers of runs say how they are called, and what they need, where their package is missing.
 mkdir -p "$work/packages"
 for kind in mlflow wandb; do

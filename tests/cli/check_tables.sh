@@ -66,7 +66,7 @@ python3 "$source_dir/scripts/pages/report_pictures.py" --towers "$towers" --chec
 python3 - "$source_dir" "$towers" <<'PYTHON' || complain "the settings of a run that eval, predict, export and libtowers keep"
 import json, re, subprocess, sys
 own = set("""aux bad-samples batch-size comm-timeout config cpu-affinity data-memory deterministic device features fuse-siblings gpus json max-pixels
-    mirror pool-behind-conv print-config processes quiet share-storage stall threads towers weights-key weights-table workers""".split())
+    mirror net-timeout pool-behind-conv print-config processes quiet share-storage stall threads towers weights-key weights-table workers""".split())
 def listed(file, name):
     text = open(f"{sys.argv[1]}/inception/job/{file}").read()
     return {key.replace("_", "-") for key in re.findall('"([a-z0-9_-]+)"', re.search(name + r"\[\] = \{(.*?)\}", text, re.S)[1])}
