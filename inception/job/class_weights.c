@@ -55,10 +55,12 @@ static Status weights_of_file(const SourceInfo *info, const char *path, float *w
         line[strcspn(line, "\r")] = 0;
         if (*line && *line != '#') TRY_OUT(line_read(info, path, number, line, weights));
     }
-    for (int k = 0; k < info->classes; k++)
+    for (int k = 0; k < info->classes; k++) {
+        const char *name = info->class_names[k];
         if (!(weights[k] > 0))
-            TRY_OUT(FAIL(ERR_ARG, "'%s' has no weight for class %d (%s); expected a line for each of the %d classes",
-                         path, k, info->class_names[k], info->classes));
+            TRY_OUT(FAIL(ERR_ARG, "'%s' has no weight for class %d%s%s%s; expected a line for each of the %d classes",
+                         path, k, *name ? " (" : "", name, *name ? ")" : "", info->classes));
+    }
 out:
     free(text);
     return st;

@@ -198,6 +198,11 @@ static Status one_class_refuse(const char *path, const char *class)
 {
     static const char *const parts[] = {"", "train", "training"};
     char part[PATH_BYTES], below[PATH_BYTES];
+    if (!*class) /* of labels that nothing names, no folder's */
+        return FAIL(ERR_FORMAT,
+                    "%s has one class, so there is nothing to learn: all labels are the same; to train all the same, "
+                    "use --classes 2",
+                    path);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         TRY(path_join(part, path, parts[i]));
         TRY(path_join(below, *parts[i] ? part : path, class));

@@ -193,5 +193,7 @@ seq -f '%02.0f,1' 0 11 >weights.csv
 train weighted twelve --class-weights weights.csv
 sed 's/^0\([0-9]\)/\1/' weights.csv >plain.csv # numbers that are no names
 refuses 2 "there is no class '0'" "$towers" train fashion_cnn --data-path twelve --class-weights plain.csv --dry-run
+printf '0,1\n2,1\n' >short.csv
+refuses 2 "has no weight for class 1; expected a line" "$towers" train fashion_cnn --data-path one --class-weights short.csv --dry-run
 
 check_end "a number means a class only together with its list"

@@ -274,6 +274,13 @@ def members():
     taken("corrected-both", tars(members=[("./s000.cls", b"1"), ("./s000.png", picture())]), 4, [("replaced", 2, "1 .cls, 1 .png", "/train-0.tar/./s000.cls")])
     taken("mac-members", tars(members=[("__MACOSX/._s000.png", DOUBLE), ("._s000.cls", DOUBLE), ("@eaDir/s000.png", picture())]), 4,
           [("foreign", 3, "1 __MACOSX, 1 ._*, 1 @eaDir", "/train-0.tar/__MACOSX/._s000.png")])
+    # labels without names, all of them 0: shards in the folders of parts are no folders of classes
+    for root in ("", "train/"):
+        name = "one-label-%d" % len(root)
+        make(name, {root + "train-0.tar": tar(pair("a") + pair("b")), root.replace("train", "val") + "val-0.tar": tar(pair("v"))})
+        code, text = run("train", "fashion_cnn", "--data-path", name, "--device", "cpu", "--dry-run")
+        if code != 3 or "has one class, so there is nothing to learn: all labels are the same" not in text:
+            complain(name, "exit %d: %s" % (code, text))
     refused("cases", tars(members=[("m.png", picture()), ("m.PNG", picture()), ("m.cls", b"1")]), 3, "has two members .PNG, 'm.png' and 'm.PNG'")
 
 

@@ -177,6 +177,22 @@ TEST_WITH(test_equal_files_of_three_parts, set_up, scratch_drop)
     json_decref(root);
 }
 
+/* Two images each of the labels 0 and 2 and one of the label 1, which nothing names. */
+TEST_WITH(test_classes_without_names, set_up, scratch_drop)
+{
+    static const unsigned char labels[] = {0, 0, 8, 1, 0, 0, 0, 5, 0, 1, 2, 0, 2};
+    unsigned char images[16 + 5 * 400] = {0, 0, 8, 3, 0, 0, 0, 5, 0, 0, 0, 20, 0, 0, 0, 20};
+    for (size_t i = 16; i < sizeof images; i++) images[i] = (unsigned char)(i * i / 7);
+    for (int part = 0; part < 2; part++) {
+        file_put(part ? "t10k-images-idx3-ubyte" : "train-images-idx3-ubyte", (const char *)images, sizeof images);
+        file_put(part ? "t10k-labels-idx1-ubyte" : "train-labels-idx1-ubyte", (const char *)labels, sizeof labels);
+    }
+    json_t *root = found_in(0, 1000, 10, "stay");
+    expect(root, 0, "small classes", 3, "3 of 3 classes have fewer than 10 training images, the smallest 1: class 1",
+           "class 0");
+    json_decref(root);
+}
+
 /* A set without anything conspicuous; gray of 16 bits that reaches white; and what is counted if not all are looked at. */
 TEST_WITH(test_bounds, set_up, scratch_drop)
 {

@@ -320,11 +320,20 @@ static Status finding_add(json_t *list, const char *kind, bool left_out, const c
 
 /* ---- classes, and files that are left out */
 
+/* Its name, or "class 3" in `number` where the files name none. */
+static const char *name_of_class(const SourceInfo *info, int class, char number[24])
+{
+    if (*info->class_names[class]) return info->class_names[class];
+    snprintf(number, 24, "class %d", class);
+    return number;
+}
+
 static Status few_add(const LookOver *l, json_t *list)
 {
     const SourceInfo *info = source_info(l->config->part[SPLIT_TRAIN]);
     int64_t *images = calloc((size_t)info->classes + 1, sizeof *images), few = 0;
     int least = -1, trained = 0;
+    char number[24];
     if (!images) return FAIL(ERR_MEMORY, "no memory for the images of %d classes", info->classes);
     json_t *names = json_array();
     source_classes_count(l->config->part[SPLIT_TRAIN], images);
@@ -332,13 +341,13 @@ static Status few_add(const LookOver *l, json_t *list)
         trained += images[c] > 0;
         if (images[c] == 0 || images[c] >= FEW_IMAGES) continue;
         if (least < 0 || images[c] < images[least]) least = c;
-        if (few++ < l->config->examples) json_array_append_new(names, json_text(info->class_names[c]));
+        if (few++ < l->config->examples) json_array_append_new(names, json_text(name_of_class(info, c, number)));
     }
     char text[KIND_TEXT];
     Text to = text_start(text, sizeof text);
     if (few)
         text_add(&to, "%" PRId64 " of %d classes ha%s fewer than %d training images, the smallest %" PRId64 ": %.200s",
-                 few, trained, few == 1 ? "s" : "ve", FEW_IMAGES, images[least], info->class_names[least]);
+                 few, trained, few == 1 ? "s" : "ve", FEW_IMAGES, images[least], name_of_class(info, least, number));
     free(images);
     if (few) return finding_add(list, kind_texts[KIND_FEW].name, false, text, few, names);
     json_decref(names);
