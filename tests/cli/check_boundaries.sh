@@ -26,7 +26,7 @@ compare("labels", [name for row in table("labels") for name in names(row[0])], c
 asks = {path for path, text in sources.items() if re.search(r"__builtin_cpu_supports|\bgetauxval\(|__get_cpuid|\"cpuid\"", text)}
 compare("processor", [name for row in table("processor") for name in names(row[0])], asks)
 header = re.sub(r"/\*.*?\*/", "", sources["towers/record/statistics.h"], flags=re.S)
-declared = re.findall(r"^(?:Estimate|Number|Scatter|double|int64_t|void) (\w+)\(", header, re.M)
+declared = re.findall(r"^(?:\w+ )+\**(\w+)\(", header, re.M)
 rows = table("statistics")
 compare("statistics", [name for row in rows if row[1] == "`towers/record/statistics.c`" for name in names(row[0])], declared)
 for row in rows + table("loops"):
@@ -44,8 +44,10 @@ mkdir -p copy/{docs,kernels,nccl_sync,inception,towers/record}
 sed -e '/trained_classes.c/d' -e 's/`tick`/`tock`/' -e 's/`share_estimate`/`share_estimates`/' "$source_dir/docs/boundaries.md" >copy/docs/boundaries.md
 for floor in kernels nccl_sync inception towers; do cp -r "$source_dir/$floor" copy/; done
 echo 'int f(void) { return __builtin_cpu_supports("avx2"); }' >copy/inception/asks.c
+echo 'NODISCARD Status series_kurtosis(const double *x, int64_t count);' >>copy/towers/record/statistics.h
 compare copy | sort >found
 printf '%s\n' "labels: inception/job/trained_classes.c is not listed" "processor: inception/asks.c is not listed" "statistics: share_estimate is not listed" \
+    "statistics: series_kurtosis is not listed" \
     "statistics: share_estimates is listed, but is none" "towers/record/statistics.c has no function share_estimates" "towers/supervisor/supervisor.c has no function tock" |
     sort | cmp -s - found || complain "of a page with mistakes: $(cat found)"
 check_end "what is decided in one place is listed, with its tests"
