@@ -96,8 +96,8 @@ typedef struct Interval {
 
 static Interval interval_of(const double x[ROUNDS])
 {
-    double error = sqrt(series_variance(x, ROUNDS) / ROUNDS);
-    return (Interval){series_mean(x, ROUNDS), student_quantile(0.975, ROUNDS - 1) * error};
+    Estimate e = repeated_mean(x, ROUNDS, 0);
+    return (Interval){e.mean, e.high - e.mean};
 }
 
 typedef struct Scaling {
@@ -181,7 +181,7 @@ static void scaling_print(const Scaling *s, const TrainJob *job)
 
 static json_t *interval_json(Interval x)
 {
-    return json_pack("{s:f, s:f}", "value", x.mean, "half_width", isfinite(x.half) ? x.half : 0);
+    return json_pack("{s:f, s:o}", "value", x.mean, "half_width", json_finite(x.half));
 }
 
 static json_t *mode_json(const Scaling *s, Mode mode)

@@ -1,10 +1,7 @@
 /* Scores over the folds of a cross-validation, or over seeds: mean and deviation of each setting, and whether settings differ; see
  * compare.h.
  *
- * Settings are compared by the differences of their scores in the same folds. The training sets of folds overlap, so these
- * differences are not independent: the variance of their mean is taken as (1/n + 1/(N - 1)) s^2 for n of N folds, the
- * corrected resampled t-test (Nadeau & Bengio, "Inference for the Generalization Error", 2003). Seeds are independent: the paired
- * t-test. */
+ * Settings are compared by the differences of their scores in the same folds or seeds (repeated_mean). */
 #include "inception/report/compare.h"
 
 #include "inception/report/run_difference.h"
@@ -26,8 +23,8 @@ typedef struct ScoredRun {
 } ScoredRun;
 
 typedef struct FoldDifference {
-    int count; /* repetitions that both settings have */
-    double mean, deviation, low, high, p;
+    Estimate mean; /* of the repetitions that both settings have */
+    Number deviation;
 } FoldDifference;
 
 /* False if the run has no fold, or no score. */
@@ -77,25 +74,17 @@ static int settings_number(ScoredRun *all, int count, const Repetition *by)
 
 static FoldDifference settings_compare(const ScoredRun *all, int count, int other, double *differences)
 {
-    FoldDifference d = {.mean = ABSENT, .deviation = ABSENT, .low = ABSENT, .high = ABSENT, .p = ABSENT};
-    int folds = 0;
+    int folds = 0, found = 0;
     for (int i = 0; i < count; i++)
         for (int k = 0; k < count; k++) {
             bool pair = all[i].setting == 0 && all[k].setting == other && all[i].repeat == all[k].repeat &&
                         all[i].folds == all[k].folds;
             if (!pair) continue;
-            differences[d.count++] = all[k].score - all[i].score;
+            differences[found++] = all[k].score - all[i].score;
             folds = all[i].folds;
         }
-    if (d.count) d.mean = series_mean(differences, d.count);
-    if (d.count < 2) return d;
-    double variance = series_variance(differences, d.count), freedom = d.count - 1;
-    double shared = folds ? 1.0 / (folds - 1) : 0, error = sqrt((1.0 / d.count + shared) * variance);
-    d.deviation = sqrt(variance);
-    d.low = d.mean - student_quantile(0.975, freedom) * error;
-    d.high = d.mean + student_quantile(0.975, freedom) * error;
-    d.p = error > 0 ? student_tail(d.mean / error, freedom) : d.mean == 0 ? 1 : 0;
-    return d;
+    return (FoldDifference){.mean = repeated_mean(differences, found, folds ? 1.0 / (folds - 1) : 0),
+                            .deviation = found > 1 ? sqrt(series_variance(differences, found)) : ABSENT};
 }
 
 static void setting_report(const ScoredRun *all, int count, const Repetition *by, int setting, double *scores,
@@ -127,20 +116,23 @@ static void setting_report(const ScoredRun *all, int count, const Repetition *by
 static void difference_report(const FoldDifference *d, const Repetition *by, int number, json_t *rows, FILE *to)
 {
     char key[16];
+    const Estimate *e = &d->mean;
+    int count = (int)e->count, letter = 'A' + number % 26;
     snprintf(key, sizeof key, "%ss", by->word);
-    if (rows) {
+    if (rows)
         json_array_append_new(rows,
-                              json_pack("{s:i, s:i, s:o, s:o, s:o, s:o, s:o}", "setting", number, key, d->count, "mean",
-                                        json_finite(d->mean), "deviation", json_finite(d->deviation), "low",
-                                        json_finite(d->low), "high", json_finite(d->high), "p", json_finite(d->p)));
-    } else if (d->count < 2) {
-        text_printf(to, "  %c - A: %d %s%s in both, too few for a test\n", 'A' + number % 26, d->count, by->word,
-                    d->count == 1 ? "" : "s");
-    } else {
-        text_printf(to, "  %c - A over %d %s: %+.3f, deviation %.3f, 95 %% interval %+.3f to %+.3f, p = %.2g\n",
-                    'A' + number % 26, d->count, key, 100 * d->mean, 100 * d->deviation, 100 * d->low, 100 * d->high,
-                    d->p);
-    }
+                              json_pack("{s:i, s:i, s:o, s:o, s:o, s:o, s:o}", "setting", number, key, count, "mean",
+                                        json_finite(e->mean), "deviation", json_finite(d->deviation), "low",
+                                        json_finite(e->low), "high", json_finite(e->high), "p", json_finite(e->p)));
+    else if (count < 2)
+        text_printf(to, "  %c - A: %d %s%s in both, too few for a test\n", letter, count, by->word,
+                    count == 1 ? "" : "s");
+    else if (is_absent(e->p))
+        text_printf(to, "  %c - A over %d %s: %+.3f in each of them, which does not show what chance does\n", letter,
+                    count, key, 100 * e->mean);
+    else
+        text_printf(to, "  %c - A over %d %s: %+.3f, deviation %.3f, 95 %% interval %+.3f to %+.3f, p = %.2g\n", letter,
+                    count, key, 100 * e->mean, 100 * d->deviation, 100 * e->low, 100 * e->high, e->p);
 }
 
 static void settings_report(const ScoredRun *all, int count, const Repetition *by, int settings, double *numbers,

@@ -179,10 +179,7 @@ static void kid_compare(const Run *a, const Run *b, RunDifference *d)
     d->other_features = strcmp(a->features_name[x->features], b->features_name[y->features]) != 0;
     if (d->other_features) return;
     double mean = y->kid - x->kid, error = hypot(x->deviation, y->deviation);
-    d->kid.change.mean = mean;
-    if (!(error > 0)) return;
-    double reach = student_quantile(0.975, INFINITY) * error;
-    d->kid.change = (Estimate){mean, error, INFINITY, mean - reach, mean + reach, student_tail(mean / error, INFINITY)};
+    d->kid.change = normal_estimate(mean, error);
 }
 
 /* ---- speed */

@@ -85,23 +85,19 @@ static bool beyond_sentence(const SweepResult *result, const SettingEffects *eff
     return false;
 }
 
-/* Probability of so large a difference between the two best settings by chance, over the repetitions that both have scored in;
- * absent: there are too few. */
-static double second_probability(const SweepResult *result)
+/* How much better the best setting is than the second, over the repetitions that both have scored in. */
+static Estimate second_difference(const SweepResult *result)
 {
     const SweepSetting *a = &result->settings[0], *b = &result->settings[1];
     int rung = a->rung < b->rung ? a->rung : b->rung, count = 0;
-    double *change = calloc((size_t)result->repeats, sizeof *change), p = ABSENT;
+    double *change = calloc((size_t)result->repeats, sizeof *change);
     for (int r = 0; change && rung >= 0 && r < result->repeats; r++) {
         double gap = a->rows[r]->score[rung] - b->rows[r]->score[rung];
         if (isfinite(gap) && a->rows[r]->kind[rung] == b->rows[r]->kind[rung]) change[count++] = gap;
     }
-    if (count > 1) {
-        double mean = series_mean(change, count), error = sqrt(series_variance(change, count) / count);
-        p = error > 0 ? student_tail(mean / error, count - 1) : mean == 0 ? 1 : 0;
-    }
+    Estimate e = repeated_mean(change, count, 0);
     free(change);
-    return p;
+    return e;
 }
 
 static void next_sentence(const SweepResult *result, const SettingEffects *effects, Text *answer)
@@ -115,9 +111,14 @@ static void next_sentence(const SweepResult *result, const SettingEffects *effec
             "each setting with several seeds (seed: choices(1 | 2 | 3)), as one run of each does not show what chance "
             "alone does.");
     } else {
-        double p = second_probability(result);
-        if (is_absent(p))
+        Estimate second = second_difference(result);
+        double p = second.p;
+        if (second.count < 2)
             text_add(answer, "more seeds of the best two, as too few have scores of both.");
+        else if (is_absent(p))
+            text_add(answer,
+                     "more seeds of the best two, as %d with the same difference do not show what chance alone does.",
+                     (int)second.count);
         else if (p >= DIFFERENCE_LEVEL)
             text_add(answer, "more seeds of the best two, as chance may have put t%03d before t%03d (p = %.2g).",
                      result->settings[0].number, result->settings[1].number, p);

@@ -29,6 +29,8 @@ header = re.sub(r"/\*.*?\*/", "", sources["towers/record/statistics.h"], flags=r
 declared = re.findall(r"^(?:\w+ )+\**(\w+)\(", header, re.M)
 rows = table("statistics")
 compare("statistics", [name for row in rows if row[1] == "`towers/record/statistics.c`" for name in names(row[0])], declared)
+own = {path for path, text in sources.items() if re.search(r"\bstudent_(?:tail|quantile)\(", text)}
+compare("intervals and p", {"towers/record/statistics.c", "towers/record/statistics.h"}, own)
 for row in rows + table("loops"):
     for function in names(row[0]):
         for path in names(row[1]):
@@ -45,9 +47,10 @@ sed -e '/trained_classes.c/d' -e 's/`tick`/`tock`/' -e 's/`share_estimate`/`shar
 for floor in kernels nccl_sync inception towers; do cp -r "$source_dir/$floor" copy/; done
 echo 'int f(void) { return __builtin_cpu_supports("avx2"); }' >copy/inception/asks.c
 echo 'NODISCARD Status series_kurtosis(const double *x, int64_t count);' >>copy/towers/record/statistics.h
+echo 'double g(void) { return student_tail(2, 3); }' >copy/inception/tests.c
 compare copy | sort >found
 printf '%s\n' "labels: inception/job/trained_classes.c is not listed" "processor: inception/asks.c is not listed" "statistics: share_estimate is not listed" \
-    "statistics: series_kurtosis is not listed" \
+    "statistics: series_kurtosis is not listed" "intervals and p: inception/tests.c is not listed" \
     "statistics: share_estimates is listed, but is none" "towers/record/statistics.c has no function share_estimates" "towers/supervisor/supervisor.c has no function tock" |
     sort | cmp -s - found || complain "of a page with mistakes: $(cat found)"
 check_end "what is decided in one place is listed, with its tests"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The statistics that are printed beside scipy's and numpy's, on data where they can be wrong: ties, tiny counts, no variance, none at all.
-# Student's t, the tests of two shares (two proportions, Fisher's exact test), McNemar's exact test, means, variances and medians, and
-# what mattered in a sweep: least squares on ranks, and all permutations within the levels of the other options.
+# Student's t, the tests of two shares (two proportions, Fisher's exact test), McNemar's exact test, means, variances and medians, the
+# t-test over seeds and, corrected, over folds, and what mattered in a sweep: least squares on ranks, and all permutations within the levels
+# of the other options.
 . "$1/tests/support/check.sh"
 needs_python
 python_of sklearn
@@ -61,6 +62,36 @@ for row in (0, 0, 0), (0, 0, 9), (0, 1, 1), (5, 0, 5), (4, 4, 100), (900, 1000, 
 for _ in range(200):
     b, c = (int(x) for x in draw.integers(0, 60, size=2))
     paired(b, c, b + c + int(draw.integers(0, 500)))
+
+for mean, error in (0.3, 0.1), (-2, 1.5), (0, 2), (4, 0):
+    def check(answer, mean=mean, error=error):
+        if not error:
+            assert answer == [mean, None, None, None], answer
+            return
+        for got, wanted in zip(answer[1:3], stats.norm.interval(0.95, mean, error)): near(got, wanted)
+        near(answer[3], 2 * stats.norm.sf(abs(mean) / error))
+    ask(f"normal {mean} {error}", check)
+def repeated(x, folds=0):
+    """Differences between two settings in the same seeds, or in `folds` folds."""
+    def check(answer):
+        if len(x) < 2 or np.ptp(x) <= 1e-12 and x[0]:
+            assert answer[1:] == [None, None, None], answer
+            if len(x): near(answer[0], x[0])
+            else: assert answer[0] is None
+        elif np.ptp(x) == 0:
+            assert answer == [0, 0, 0, 1], answer
+        elif not folds:
+            test = stats.ttest_1samp(x, 0)
+            near(answer[3], test.pvalue, 1e-7)
+            for got, wanted in zip(answer[1:3], test.confidence_interval(0.95)): near(got, wanted, 1e-7)
+        else:
+            error = math.sqrt((1 / len(x) + 1 / (folds - 1)) * np.var(x, ddof=1))
+            near(answer[3], 2 * stats.t.sf(abs(np.mean(x)) / error, len(x) - 1), 1e-7)
+            for got, wanted in zip(answer[1:3], stats.t.interval(0.95, len(x) - 1, np.mean(x), error)): near(got, wanted, 1e-7)
+    ask(" ".join(["repeated", repr(1 / (folds - 1) if folds else 0), str(len(x)), *(repr(float(v)) for v in x)]), check)
+for folds in 0, 2, 5:
+    for x in [], [0.3], [0.125, 0.125], [-0.5] * 4, [0.9 - 0.8, 0.8 - 0.7, 0.7 - 0.6], [0, 0, 0], [0.1, 0.2], [0.1, -0.1], draw.normal(0.5, 1, size=5), draw.integers(0, 2, size=9):
+        repeated(np.array(x, float), folds)
 
 for count in 0, 1, 2, 3, 8, 57:
     for x in draw.normal(size=count), draw.integers(0, 3, size=count).astype(float), np.full(count, 0.25):

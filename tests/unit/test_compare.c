@@ -666,6 +666,29 @@ TEST(folds_that_are_pairs)
     }
 }
 
+/* Two folds in which the other setting is better by the same: no interval of width 0, and no p of 0. */
+TEST(equal_differences_of_folds)
+{
+    char *text = NULL;
+    size_t bytes;
+    json_t *root = json_object();
+    Run *runs[] = {fold_run("1/5", "0.1", 0, 0.9), fold_run("2/5", "0.1", 0, 0.8), fold_run("1/5", "0.2", 0, 0.8),
+                   fold_run("2/5", "0.2", 0, 0.7)};
+    assert_int_equal(fold_scores((const Run *const *)runs, 4, root, NULL), OK);
+    const json_t *differences = json_object_get(json_object_get(root, "folds"), "differences");
+    const json_t *row = json_array_get(differences, 0);
+    near(row_number(differences, 0, "mean"), -0.1, 1e-12);
+    assert_true(json_is_null(json_object_get(row, "p")) && json_is_null(json_object_get(row, "low")));
+    FILE *to = open_memstream(&text, &bytes);
+    assert_int_equal(fold_scores((const Run *const *)runs, 4, NULL, to), OK);
+    fclose(to);
+    if (!strstr(text, "B - A over 2 folds: -10.000 in each of them, which does not show what chance does\n"))
+        fail_msg("%s", text);
+    free(text);
+    for (int i = 0; i < 4; i++) run_destroy(runs[i]);
+    json_decref(root);
+}
+
 /* ---- reading */
 
 static void steps_write(int count)

@@ -269,6 +269,9 @@ TEST(best_two)
          true); /* 1 - t / sqrt(t^2 + 4) (1 + 2 / (t^2 + 4)) */
     for (int k = REPEATS; k < 2 * REPEATS; k++) run[k].score[0] = 0.79;
     says(&s, "more seeds of the best two, as chance may have put t001 before t002 (p = 0.2", true);
+    for (int k = 0; k < 2 * REPEATS; k++) run[k].score[0] = (k < REPEATS ? 0.9 : 0.8) - 0.1 * (k % REPEATS % 2);
+    s.result.repeats = 2;
+    says(&s, "more seeds of the best two, as 2 with the same difference do not show what chance alone does.", true);
     s.result.repeats = 1;
     says(&s, "each setting with several seeds", true);
     s.result.count = 1;

@@ -234,6 +234,20 @@ Estimate series_difference(const double *a, int64_t a_count, const double *b, in
     return estimate_of(mean, sqrt(both), both * both / (vx * vx / x.freedom + vy * vy / y.freedom), count);
 }
 
+Estimate repeated_mean(const double *x, int64_t count, double shared)
+{
+    if (count < 1) return unknown_estimate(ABSENT, 0);
+    const double SAME = 1e-9; /* scores are rounded, so that equal differences are equal within this */
+    double mean = series_mean(x, count), variance = count > 1 ? series_variance(x, count) : 0;
+    if (count < 2 || (mean != 0 && sqrt(variance) <= SAME * fabs(mean))) return unknown_estimate(mean, count);
+    return estimate_of(mean, sqrt((1 / (double)count + shared) * variance), (double)count - 1, count);
+}
+
+Estimate normal_estimate(double mean, Number error)
+{
+    return error > 0 ? estimate_of(mean, error, INFINITY, 0) : unknown_estimate(mean, 0);
+}
+
 /* ln of the number of ways to choose k of n. */
 static double choose_log(int64_t n, int64_t k)
 {

@@ -44,6 +44,13 @@ Number series_slope(const double *x, int64_t count); /* ABSENT of fewer than two
 Estimate series_estimate(const double *x, int64_t count);
 /* mean(a) - mean(b) of two independent series (Welch, with errors as above). */
 Estimate series_difference(const double *a, int64_t a_count, const double *b, int64_t b_count);
+/* The mean of what independent repetitions gave: Student's t. Of differences between two settings in the same seeds or folds it is the
+ * paired t-test; `shared`: 1 / (N - 1) for N folds, whose training sets overlap, so that the variance of the mean is (1 / count +
+ * shared) s^2 (Nadeau & Bengio, "Inference for the Generalization Error", 2003), else 0. Unknown of fewer than two, and of several
+ * that are all the same but not 0: they show nothing of chance. */
+Estimate repeated_mean(const double *x, int64_t count, double shared);
+/* A mean whose standard error was measured elsewhere, of many values; unknown if it was not. */
+Estimate normal_estimate(double mean, Number error);
 /* Not measured. */
 Estimate unknown_estimate(Number mean, int64_t count);
 /* Wilson's 95 % interval of a share, successes of trials ("Probable inference", 1927). */

@@ -1,6 +1,6 @@
 /* Statistics that are printed, for a comparison with other programs. Standard input has a question in each line, standard output the
  * numbers of its answer, "-" for one that is absent: "tail T FREEDOM", "quantile P FREEDOM", "shares A OF B OF" and "paired
- * ONLY_A ONLY_B OF" (mean, low, high, p), "series N X..." (mean, variance, median), "effects N OPTIONS" followed by N lines with the
+ * ONLY_A ONLY_B OF" (mean, low, high, p), "normal MEAN ERROR" and "repeated SHARED N X..." (the same), "series N X..." (mean, variance, median), "effects N OPTIONS" followed by N lines with the
  * values of the options and the score (explained, p and trend of each option, in their order). */
 #include "inception/report/setting_effects.h"
 #include "towers/record/statistics.h"
@@ -19,13 +19,29 @@ static void estimate_answer(Estimate e)
     answer(4, (Number[]){e.mean, e.low, e.high, e.p});
 }
 
+static bool numbers_read(double x[MOST], int *count)
+{
+    if (scanf("%d", count) != 1 || *count < 0 || *count > MOST) return false;
+    for (int i = 0; i < *count; i++)
+        if (scanf("%lf", &x[i]) != 1) return false;
+    return true;
+}
+
+static bool repeated_answer(void)
+{
+    static double x[MOST];
+    double shared;
+    int count;
+    if (scanf("%lf", &shared) != 1 || !numbers_read(x, &count)) return false;
+    estimate_answer(repeated_mean(x, count, shared));
+    return true;
+}
+
 static bool series_answer(void)
 {
     static double x[MOST];
     int count;
-    if (scanf("%d", &count) != 1 || count < 0 || count > MOST) return false;
-    for (int i = 0; i < count; i++)
-        if (scanf("%lf", &x[i]) != 1) return false;
+    if (!numbers_read(x, &count)) return false;
     double mean = series_mean(x, count), variance = series_variance(x, count);
     answer(3, (Number[]){mean, variance, series_median(x, count)});
     return true;
@@ -83,6 +99,10 @@ int main(void)
         else if (!strcmp(question, "paired") &&
                  (good = scanf("%" SCNd64 " %" SCNd64 " %" SCNd64, &n[0], &n[1], &n[2]) == 3))
             estimate_answer(paired_share_difference(n[0], n[1], n[2]));
+        else if (!strcmp(question, "normal") && (good = scanf("%lf %lf", &x, &y) == 2))
+            estimate_answer(normal_estimate(x, y));
+        else if (!strcmp(question, "repeated"))
+            good = repeated_answer();
         else if (!strcmp(question, "series"))
             good = series_answer();
         else if (!strcmp(question, "effects"))
