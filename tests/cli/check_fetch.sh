@@ -173,7 +173,7 @@ cmp -s "$cache/$name" "files/$name" || complain "over TLS: another file"
 fetched "$base/other/$name" "$name"
 rm -rf "$cache"
 : >requests
-refused 6 "cannot download" fetch "$safe/other/$name" --sha256 "$digest"
+refused 6 "it is redirected from https to http" fetch "$safe/other/$name" --sha256 "$digest"
 [[ $(wc -l <requests) == 1 && ! -e $cache/$name ]] || complain "https leads to http: $(cat requests)"
 : >requests
 refused 6 "it is redirected from https to http" fetch "$base/around/$name" --sha256 "$digest"

@@ -205,14 +205,13 @@ static Status header_add(NetRequest *r, const char *header)
     return OK;
 }
 
-static void security_set(CURL *curl, const char *address)
+static void security_set(CURL *curl)
 {
-    bool safe = !strncmp(address, "https:", 6);
     const char *trusted = getenv("CURL_CA_BUNDLE"); /* as curl does, for a network that has certificates of its own */
     if (!trusted || !*trusted) trusted = certificates_find(curl_version_info(CURLVERSION_NOW)->cainfo);
     if (trusted) curl_easy_setopt(curl, CURLOPT_CAINFO, trusted);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, safe ? "https" : "http,https");
+    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https"); /* from https to http: scheme_check */
     curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 1L);
     curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, 2L);
 }
@@ -259,7 +258,7 @@ static Status address_set(const Transfer *t)
     CURL *curl = t->own->curl;
     const S3Access *s3 = t->own->s3;
     if (s3) TRY(t->list_from ? s3_list_url(s3, t->address, t->list_from, url) : s3_url(s3, t->address, url));
-    security_set(curl, s3 ? url : t->address);
+    security_set(curl);
     curl_easy_setopt(curl, CURLOPT_URL, s3 ? url : t->address);
     curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
     curl_easy_setopt(curl, CURLOPT_MAXREDIRS, (long)REDIRECTS);
