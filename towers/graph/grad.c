@@ -106,7 +106,26 @@ static Value join_concat(Graph *g, const char *name, Value *parts, int count)
     return count == 1 ? parts[0] : graph_op(g, OP_CONCAT, name, parts, count, NULL, NULL);
 }
 
-/* Concatenates the slices of v, which must cover it, because missing ones are not filled with zeros. */
+/* The channel at which the next slice begins: the first one from here, or the end. */
+static int32_t next_slice(const GradSweep *s, int32_t stack, int32_t at, int32_t channels)
+{
+    int32_t next = channels;
+    for (int32_t i = stack; i >= 0; i = s->shares[i].before)
+        if (s->shares[i].from.id && s->shares[i].first >= at && s->shares[i].first < next) next = s->shares[i].first;
+    return next;
+}
+
+/* The gradient of channels [from, to) of v, which nothing reads. */
+static Value zero_slice(Graph *g, const char *name, Value v, int32_t from, int32_t to)
+{
+    Shape part = graph_shape(g, v);
+    OpAttr slice = {.slice.first = from}, zero = {.affine.scale = 0};
+    part.c = to - from;
+    Value read = graph_op(g, OP_SLICE, name, &v, 1, &slice, &part);
+    return graph_op(g, OP_AFFINE, name, &read, 1, &zero, NULL);
+}
+
+/* Concatenates the slices of v, which must not overlap, with zeros where there is none. */
 static Value join_slices(GradSweep *s, Value v, int32_t stack)
 {
     Graph *g = s->g;
@@ -123,7 +142,7 @@ static Value join_slices(GradSweep *s, Value v, int32_t stack)
             s->shares[i].from = none;
         }
         Value part = sum_close(s->g, &sum);
-        if (!part.id) break;
+        if (!part.id) part = zero_slice(s->g, name, v, at, next_slice(s, stack, at, channels));
         if (count == OP_MAX_IN) {
             parts[0] = join_concat(g, name, parts, count);
             count = 1;
@@ -132,10 +151,8 @@ static Value join_slices(GradSweep *s, Value v, int32_t stack)
         at += graph_shape(g, part).c;
     }
     if (at == channels && !has_slices(s, stack)) return join_concat(g, name, parts, count);
-    return graph_fail(
-        g, ERR_UNSUPPORTED,
-        "%s: no gradient rule, because its slices do not cover each of its %d channels exactly once (channel %d)",
-        graph_value(g, v)->name, channels, at);
+    return graph_fail(g, ERR_UNSUPPORTED, "%s: no gradient rule, because slices of its %d channels overlap in part",
+                      graph_value(g, v)->name, channels);
 }
 
 /* All contributions to v become its gradient. */
