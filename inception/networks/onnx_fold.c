@@ -244,19 +244,12 @@ static bool fold_expand(OnnxWalk *w, const OnnxNode *node)
 
 /* ---- parts */
 
-static bool axis_of(const OnnxNode *node, int rank, int64_t otherwise, int *axis)
-{
-    int64_t at = onnx_int(node, "axis", otherwise);
-    if (at < 0) at += rank;
-    *axis = (int)at;
-    return at >= 0 && at < rank;
-}
-
 static bool fold_gather(OnnxWalk *w, const OnnxNode *node)
 {
     const Fixed *from = walk_fixed(w, node, 0), *at = walk_fixed(w, node, 1);
-    int axis;
-    if (!from || !at || at->rank > 1 || from->rank != 1 || !axis_of(node, 1, 0, &axis)) return false;
+    if (!from || !at) return false;
+    if (node_axis(w, node, onnx_int(node, "axis", 0), from->rank) < 0) return true;
+    if (at->rank > 1 || from->rank != 1) return false;
     Fixed *f = result(w, node, 0, at->rank, at->dims, from->integer);
     for (int64_t i = 0; f && i < f->count; i++) {
         double place = fixed_at(at, i);
@@ -277,6 +270,7 @@ static bool fold_concat(OnnxWalk *w, const OnnxNode *node)
         count += in->count;
     }
     if (!first) return false;
+    if (node_axis(w, node, onnx_int(node, "axis", 0), 1) < 0) return true;
     Fixed *f = result(w, node, 0, 1, &count, first->integer);
     for (int k = 0; f && k < node->in_count; k++)
         for (int64_t i = 0; i < walk_fixed(w, node, k)->count; i++)
@@ -294,8 +288,8 @@ static bool fold_slice(OnnxWalk *w, const OnnxNode *node)
         (walk_in(w, node, 3) && fixed_ints(walk_fixed(w, node, 3), &axis, 1) != 1) ||
         (walk_in(w, node, 4) && fixed_ints(walk_fixed(w, node, 4), &step, 1) != 1))
         return false;
-    if (axis < 0) axis += from->rank;
-    if ((step != 1 && step != -1) || axis < 0 || axis >= from->rank) return false;
+    if ((axis = node_axis(w, node, axis, from->rank)) < 0) return true;
+    if (step != 1 && step != -1) return false;
     memcpy(dims, from->dims, sizeof dims);
     int64_t size = dims[axis], least = step > 0 ? 0 : -1, most = step > 0 ? size : size - 1, inner = 1;
     start = start < 0 ? start + size : start;
@@ -329,7 +323,7 @@ static bool fold_squeeze(OnnxWalk *w, const OnnxNode *node)
     const Fixed *from = walk_fixed(w, node, 0);
     int64_t dims[NET_FILE_RANK];
     int rank = from ? dims_squeeze(w, node, from->dims, from->rank, dims) : -1;
-    return rank >= 0 && viewed(w, node, from, rank, dims);
+    return from && (rank < 0 || viewed(w, node, from, rank, dims));
 }
 
 static bool fold_unsqueeze(OnnxWalk *w, const OnnxNode *node)
@@ -337,7 +331,7 @@ static bool fold_unsqueeze(OnnxWalk *w, const OnnxNode *node)
     const Fixed *from = walk_fixed(w, node, 0);
     int64_t dims[NET_FILE_RANK];
     int rank = from ? dims_unsqueeze(w, node, from->dims, from->rank, dims) : -1;
-    return rank >= 0 && viewed(w, node, from, rank, dims);
+    return from && (rank < 0 || viewed(w, node, from, rank, dims));
 }
 
 /* A matrix: weights of a product, which exporters keep as {out, in}; or numbers that are no parameter. */
@@ -346,6 +340,7 @@ static bool fold_transpose(OnnxWalk *w, const OnnxNode *node)
     const Fixed *from = walk_fixed(w, node, 0);
     const Onnx__AttributeProto *a = onnx_attribute(node, "perm");
     bool turns = !a || (a->n_ints == 2 && a->ints[0] == 1 && a->ints[1] == 0);
+    if (from && !node_permutes(w, node, from->rank)) return true;
     if (!from || from->rank != 2 || !turns) return false;
     if (!from->from.proto) {
         const int64_t dims[] = {from->dims[1], from->dims[0]};
@@ -412,7 +407,10 @@ static bool fold_clip(OnnxWalk *w, const OnnxNode *node)
 static bool fold_product(OnnxWalk *w, const OnnxNode *node)
 {
     const Fixed *from = walk_fixed(w, node, 0);
-    if (!from || from->rank != 1) return false;
+    int64_t axes[NET_FILE_RANK];
+    if (!from) return false;
+    if (node_axes(w, node, from->rank, axes) < 0) return true;
+    if (from->rank != 1) return false;
     bool keeps = onnx_int(node, "keepdims", 1);
     Fixed *f = result(w, node, 0, keeps, (const int64_t[]){1}, from->integer);
     if (!f) return true;

@@ -5,10 +5,9 @@
 /* ---- an axis of groups */
 
 /* How many groups of channels, one behind another in memory, this axis is; 0: it is something else. */
-static int64_t groups_on(const AxisOrder *order, int64_t axis)
+static int64_t groups_on(const AxisOrder *order, int axis)
 {
     int64_t groups = 0;
-    if (axis < 0) axis += order->rank;
     for (int i = 0; i < order->count; i++) {
         const AxisPart *part = &order->part[i];
         if (part->axis != axis) continue;
@@ -29,11 +28,10 @@ static bool groups_apart(OnnxWalk *w, const OnnxNode *node, int64_t groups, Valu
 }
 
 /* The same order without its groups: the channels of one. */
-static bool order_without(AxisOrder *order, int64_t axis, bool keeps)
+static bool order_without(AxisOrder *order, int axis, bool keeps)
 {
     int64_t dims[NET_FILE_RANK];
     int rank = 0;
-    if (axis < 0) axis += order->rank;
     for (int i = 0; i < order->rank; i++)
         if (i != axis || keeps) dims[rank++] = i == axis ? 1 : order_dim(order, i);
     int kept = 0;
@@ -47,12 +45,16 @@ static bool order_without(AxisOrder *order, int64_t axis, bool keeps)
     return order_reshape(order, dims, rank);
 }
 
-bool reduce_groups(OnnxWalk *w, const OnnxNode *node, int64_t axis)
+bool reduce_groups(OnnxWalk *w, const OnnxNode *node, int axis)
 {
     Value group[OP_MAX_IN];
     AxisOrder order = walk_active(w, node, 0)->order;
     int64_t groups = groups_on(&order, axis);
     bool sum = !strcmp(node->type, "ReduceSum"), mean = !strcmp(node->type, "ReduceMean");
+    if (groups > OP_MAX_IN && (sum || mean)) {
+        walk_refuse(w, node, "it sums %" PRId64 " groups of channels; expected at most %d", groups, OP_MAX_IN);
+        return true;
+    }
     if (!groups || !(sum || mean) || !order_without(&order, axis, onnx_int(node, "keepdims", 1) != 0) ||
         !groups_apart(w, node, groups, group))
         return false;
@@ -74,16 +76,18 @@ bool softmax_of_groups(OnnxWalk *w, const OnnxNode *node, int axis)
     return true;
 }
 
-bool stack_of_groups(OnnxWalk *w, const OnnxNode *node, int64_t axis)
+bool stack_of_groups(OnnxWalk *w, const OnnxNode *node, int axis)
 {
     Value x[OP_MAX_IN];
     Active *first = walk_active(w, node, 0);
-    if (!first || node->in_count < 2 || node->in_count > OP_MAX_IN || order_size(&first->order, AXIS_CHANNEL) == 1)
-        return false;
+    if (!first || node->in_count < 2 || order_size(&first->order, AXIS_CHANNEL) == 1) return false;
     AxisOrder order = first->order;
-    if (axis < 0) axis += order.rank;
-    if (axis < 0 || axis >= order.rank || order_dim(&order, (int)axis) != 1 || order.count >= ORDER_PARTS - 3)
-        return false;
+    if (order_dim(&order, axis) != 1 || order.count >= ORDER_PARTS - 3) return false;
+    if (node->in_count > OP_MAX_IN) {
+        walk_refuse(w, node, "it puts %d values on an axis of their own; expected at most %d", node->in_count,
+                    OP_MAX_IN);
+        return true;
+    }
     for (int k = 0; k < node->in_count; k++) {
         Active *a = walk_active(w, node, k);
         if (!a || !order_equal(&a->order, &order) || !(x[k] = walk_value(w, node->in[k])).id) return false;
@@ -93,7 +97,7 @@ bool stack_of_groups(OnnxWalk *w, const OnnxNode *node, int64_t axis)
     for (int i = 0; i < order.count; i++)
         if (order.part[i].of == AXIS_CHANNEL) order.part[i].place++;
     memmove(&order.part[at + 1], &order.part[at], (size_t)(order.count++ - at) * sizeof *order.part);
-    order.part[at] = (AxisPart){(int)axis, AXIS_CHANNEL, 0, node->in_count};
+    order.part[at] = (AxisPart){axis, AXIS_CHANNEL, 0, node->in_count};
     walk_give(w, node, concat(w->g, x, node->in_count), &order);
     return true;
 }
@@ -156,8 +160,10 @@ static void group_norm(OnnxWalk *w, const OnnxNode *node, int64_t groups, bool w
                     "expected channels, or groups of them, on the second axis, and scale and bias of the file");
         return;
     }
+    float epsilon;
+    if (!norm_epsilon(w, node, &epsilon)) return;
     AxisOrder order = a->order;
-    Value y = norm_of_groups(w->g, x, (int32_t)groups, (float)onnx_float(node, "epsilon", 1e-5));
+    Value y = norm_of_groups(w->g, x, (int32_t)groups, epsilon);
     bool own = scale->count == channels && bias->count == channels && is_of_file(w, node, 1) && is_of_file(w, node, 2);
     if (w->first) w->survey->norms = true;
     if (own)

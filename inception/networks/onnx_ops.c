@@ -216,6 +216,8 @@ static void build_batch_norm(OnnxWalk *w, const OnnxNode *node)
         walk_refuse(w, node, "expected scale, bias, mean and variance of its own, one for each channel");
         return;
     }
+    float epsilon;
+    if (!norm_epsilon(w, node, &epsilon)) return;
     next = relu_after(w, node);
     const NormNames names = {vector[0]->name, vector[1]->name, vector[2]->name, vector[3]->name};
     float momentum = (float)onnx_float(node, "momentum", 0.9);
@@ -228,10 +230,7 @@ static void build_batch_norm(OnnxWalk *w, const OnnxNode *node)
         w->survey->momentum = momentum;
         w->survey->norms = true;
     }
-    walk_give(w, node,
-              batch_norm_by_names(w->g, x, layer_name(w, node, vector[2]), &names,
-                                  (float)onnx_float(node, "epsilon", 1e-5), next),
-              &order);
+    walk_give(w, node, batch_norm_by_names(w->g, x, layer_name(w, node, vector[2]), &names, epsilon, next), &order);
     if (next) walk_skip(w, node, next);
 }
 
@@ -239,10 +238,10 @@ static void build_layer_norm(OnnxWalk *w, const OnnxNode *node)
 {
     const Fixed *scale = walk_fixed(w, node, 1), *bias = walk_fixed(w, node, 2);
     Active *a = walk_active(w, node, 0);
-    int64_t axis = onnx_int(node, "axis", -1);
+    int axis = a ? node_axis(w, node, onnx_int(node, "axis", -1), a->order.rank) : 0;
+    if (axis < 0) return;
     Value x = a ? walk_value(w, node->in[0]) : (Value){0};
-    if (a && axis < 0) axis += a->order.rank;
-    if (!x.id || axis != a->order.rank - 1 || !order_has_channels(&a->order, (int)axis)) {
+    if (!x.id || axis != a->order.rank - 1 || !order_has_channels(&a->order, axis)) {
         walk_refuse(w, node, "expected a norm over the channels alone, on the last axis");
         return;
     }
@@ -252,8 +251,9 @@ static void build_layer_norm(OnnxWalk *w, const OnnxNode *node)
         walk_refuse(w, node, "expected scale and bias of the file, one for each channel");
         return;
     }
+    OpAttr attr = {0};
+    if (!norm_epsilon(w, node, &attr.norm.epsilon)) return;
     if (w->first) w->survey->norms = true;
-    OpAttr attr = {.norm.epsilon = (float)onnx_float(node, "epsilon", 1e-5)};
     Value gamma = vector_param(w, node, scale, channels, (Init){INIT_CONSTANT, 1}),
           beta = vector_param(w, node, bias, channels, (Init){INIT_ZERO});
     if (!gamma.id || !beta.id) return;
@@ -467,16 +467,14 @@ static bool is_output(OnnxWalk *w, const OnnxNode *node)
     return value->reader < 0 && value->reads > 0;
 }
 
-/* The axes `first` .. `end` - 1 that a softmax is over. */
-static bool softmax_axes(const OnnxWalk *w, const OnnxNode *node, int *first, int *end)
+/* The axes `first` .. `end` - 1 that a softmax is over; false: it was refused. */
+static bool softmax_axes(OnnxWalk *w, const OnnxNode *node, int *first, int *end)
 {
     int rank = w->item[node->in[0]].active.order.rank;
     bool and_following = w->file->opset < 13;
-    int64_t axis = onnx_int(node, "axis", and_following ? 1 : -1);
-    if (axis < 0) axis += rank;
-    *first = (int)axis;
-    *end = and_following ? rank : (int)axis + 1;
-    return axis >= 0 && axis < rank;
+    *first = node_axis(w, node, onnx_int(node, "axis", and_following ? 1 : -1), rank);
+    *end = and_following ? rank : *first + 1;
+    return *first >= 0;
 }
 
 /* Whether these axes have all numbers of a sample, which are the classes. */
@@ -493,10 +491,10 @@ static bool is_of_samples(const AxisOrder *order, int first, int end)
 static void build_end(OnnxWalk *w, const OnnxNode *node)
 {
     int first, end;
-    bool known = softmax_axes(w, node, &first, &end);
-    if (known && is_output(w, node) && is_of_samples(&w->item[node->in[0]].active.order, first, end))
+    if (!softmax_axes(w, node, &first, &end)) return;
+    if (is_output(w, node) && is_of_samples(&w->item[node->in[0]].active.order, first, end))
         build_identity(w, node);
-    else if (!known || strcmp(node->type, "Softmax") != 0 ||
+    else if (strcmp(node->type, "Softmax") != 0 ||
              (!softmax_of_pixels(w, node, first, end) && (end > first + 1 || !softmax_of_groups(w, node, first))))
         walk_refuse(w, node,
                     "it is neither over the classes at the end of the network, where it is part of the loss, nor over "

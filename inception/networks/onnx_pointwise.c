@@ -23,8 +23,7 @@ static void give_curve(OnnxWalk *w, const OnnxNode *node, const Active *of, cons
 static Active *borderless(OnnxWalk *w, const OnnxNode *node, int k)
 {
     Active *a = walk_active(w, node, k);
-    if (!a || walk_value(w, node->in[k]).id || a->border.value == 0) return a;
-    return NULL;
+    return a && walk_value(w, node->in[k]).id ? a : NULL;
 }
 
 static Curve curve_so_far(const Active *a)
@@ -145,21 +144,24 @@ static bool is_spread(const AxisOrder *a, const AxisOrder *b)
     return true;
 }
 
+/* Operand a with b spread over it: a Div or Sub of them becomes a product or a sum, in whichever order they stand. */
 static void two_values(OnnxWalk *w, const OnnxNode *node, int a, int b)
 {
     AxisOrder order = walk_active(w, node, a)->order, other = walk_active(w, node, b)->order;
     Value x = walk_value(w, node->in[a]), y = walk_value(w, node->in[b]);
-    bool divided = !strcmp(node->type, "Div") && a == 0, times = divided || !strcmp(node->type, "Mul"),
-         plus = !strcmp(node->type, "Add");
-    if (divided && y.id) y = power(w->g, y, -1);
+    bool divided = !strcmp(node->type, "Div"), times = divided || !strcmp(node->type, "Mul"),
+         minus = !strcmp(node->type, "Sub"), plus = !strcmp(node->type, "Add") || (minus && a == 1);
     if (!x.id || !y.id) {
         w->item[node->out[0]].known = KNOWN_LOST;
         return;
     }
+    if (divided && a == 0) y = power(w->g, y, -1);
+    if (divided && a == 1) x = power(w->g, x, -1);
+    if (minus && a == 1) x = affine(w->g, x, -1, 0);
     bool factors =
         graph_shape(w->g, y).h == 1 && graph_shape(w->g, y).w == 1 && graph_shape(w->g, y).c == graph_shape(w->g, x).c;
     Shape like = graph_shape(w->g, x);
-    if (!times && !plus && strcmp(node->type, "Sub") != 0) {
+    if (!times && !plus && !minus) {
         walk_refuse(w, node, "it has no counterpart for two values that the network computes");
         return;
     }
@@ -174,10 +176,6 @@ static void two_values(OnnxWalk *w, const OnnxNode *node, int a, int b)
                           : add(w->g, term[0], term[1]),
                   &order);
         if (next) walk_skip(w, node, next);
-        return;
-    }
-    if (a == 1 && !times && !plus) {
-        walk_refuse(w, node, "its first operand is spread over the second");
         return;
     }
     if (!(times && factors)) y = graph_op(w->g, OP_SPREAD_TO, NULL, &y, 1, NULL, &like);

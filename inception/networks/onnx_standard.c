@@ -35,8 +35,9 @@ static int axis_of_outputs(const OnnxWalk *w, int id, const Fixed *weights)
 static bool is_mean(OnnxWalk *w, const OnnxNode *node, int axis, bool keeps)
 {
     int64_t axes[NET_FILE_RANK];
-    int count = node && axis ? node_axes(w, node, axes) : 0;
-    return count == 2 && axes_have(axes, count, 0, 3) && axes_have(axes, count, 3 - axis, 3) &&
+    int count = node && axis ? node_axes_listed(w, node, axes) : 0;
+    for (int i = 0; i < count; i++) axes[i] = axis_among(axes[i], 3);
+    return count == 2 && axes_have(axes, count, 0) && axes_have(axes, count, 3 - axis) &&
            (onnx_int(node, "keepdims", 1) != 0) == keeps;
 }
 
@@ -99,7 +100,7 @@ bool weights_standardized(OnnxWalk *w, int id, Standardized *s)
     s->weights = *weights;
     s->weights.rank = 4;
     memcpy(s->weights.dims, weights->from.dims, sizeof s->weights.dims);
-    s->epsilon = onnx_float(norm, "epsilon", 1e-5);
+    s->norm = norm;
     bool whole = fixed_ints(walk_fixed(w, view, 1), dims, NET_FILE_RANK) == 4 &&
                  !memcmp(dims, s->weights.dims, 4 * sizeof *dims);
     return whole && axis_of_outputs(w, norm->in[0], &s->weights) == 1 && s->weights.count > s->weights.dims[0] &&
@@ -117,7 +118,8 @@ Value weights_standardize(OnnxWalk *w, const OnnxNode *node, const Standardized 
     Graph *g = w->g;
     Shape shape = graph_shape(g, weights), all = {1, (int32_t)shape_count(shape), 1, 1},
           rows = {shape.n, all.c / shape.n, 1, 1};
-    OpAttr attr = {.norm.epsilon = (float)s->epsilon};
+    OpAttr attr = {0};
+    if (!norm_epsilon(w, s->norm, &attr.norm.epsilon)) return (Value){0};
     Value x = reshape(g, weights, rows), some = slice(g, reshape(g, x, all), 0, rows.c), ones = affine(g, some, 0, 1),
           zeros = affine(g, some, 0, 0);
     Value y = graph_op(g, OP_LAYERNORM, layer_name(w, node, &s->weights), (Value[]){x, zeros, ones}, 3, &attr, NULL);

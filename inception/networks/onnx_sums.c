@@ -15,7 +15,7 @@ static bool reduced_shape(const Active *a, const int64_t *axes, int count, Shape
     bool over[4] = {false}, kept[4] = {false};
     for (int i = 0; i < a->order.count; i++) {
         const AxisPart *part = &a->order.part[i];
-        (axes_have(axes, count, part->axis, a->order.rank) ? over : kept)[part->of] = true;
+        (axes_have(axes, count, part->axis) ? over : kept)[part->of] = true;
     }
     for (int of = AXIS_BATCH; of <= AXIS_COLUMN; of++)
         if (over[of] && (kept[of] || of == AXIS_BATCH)) return false;
@@ -47,7 +47,8 @@ void build_reduce(OnnxWalk *w, const OnnxNode *node)
 {
     int64_t axes[NET_FILE_RANK], dims[NET_FILE_RANK];
     Active *a = walk_active(w, node, 0);
-    int count = node_axes(w, node, axes), rank = 0;
+    int count = a ? node_axes(w, node, a->order.rank, axes) : 0, rank = 0;
+    if (count < 0) return;
     Value x = a && count > 0 ? walk_value(w, node->in[0]) : (Value){0};
     if (!x.id) {
         walk_refuse(w, node, "expected axes, known before the network runs, of a value that it computes");
@@ -56,10 +57,10 @@ void build_reduce(OnnxWalk *w, const OnnxNode *node)
     Shape many = graph_shape(w->g, x), few = many;
     AxisOrder order = a->order;
     for (int i = 0; i < order.rank; i++) {
-        bool over = axes_have(axes, count, i, order.rank);
+        bool over = axes_have(axes, count, i);
         if (!over || onnx_int(node, "keepdims", 1)) dims[rank++] = over ? 1 : order_dim(&order, i);
     }
-    if (count == 1 && reduce_groups(w, node, axes[0])) return;
+    if (count == 1 && reduce_groups(w, node, (int)axes[0])) return;
     bool whole = reduced_shape(a, axes, count, &few);
     if (few.c < many.c) order_resize(&order, 0, AXIS_CHANNEL, 1);
     if (few.h < many.h) order_resize(&order, 0, AXIS_ROW, 1);

@@ -105,6 +105,15 @@ void walk_skip(OnnxWalk *w, const OnnxNode *node, const OnnxNode *next)
     walk_alias(w, next->out[0], node->out[0]);
 }
 
+bool norm_epsilon(OnnxWalk *w, const OnnxNode *node, float *epsilon)
+{
+    *epsilon = (float)onnx_float(node, "epsilon", 1e-5);
+    if (*epsilon > 0 && isfinite(*epsilon)) return true;
+    walk_refuse(w, node, "its epsilon is %g; expected one above 0, without which equal numbers are divided by 0",
+                (double)*epsilon);
+    return false;
+}
+
 /* ---- functions of one number */
 
 static double setting(OnnxWalk *w, const OnnxNode *node, const char *name, int k, double otherwise)
@@ -174,20 +183,37 @@ static Value last_node(OnnxWalk *w, const Active *a)
     return y;
 }
 
+/* Says why no ops compute the curve. */
+static void curve_refuse(OnnxWalk *w, const Active *a)
+{
+    const double *y = a->curve->y;
+    int finite = 0, equal = 0;
+    for (int i = 0; i < CURVE_PLACES; i++) finite += isfinite(y[i]), equal += y[i] == y[0];
+    if (!finite)
+        walk_refuse(w, a->node, "it makes no finite number of any, as a division by 0 does");
+    else if (equal == CURVE_PLACES)
+        walk_refuse(w, a->node,
+                    "it makes %g of every number, as a factor of 0 does: nothing in front of it could be trained",
+                    y[0] + 0);
+    else
+        walk_refuse(w, a->node, "this function of one number has no counterpart among the operations here");
+}
+
 static Value curve_value(OnnxWalk *w, Active *a)
 {
     enum { DEPTH_MOST = 128 }; /* nodes one behind another, none of which is computed before the last */
     Value y = {0};
     if (!a->curve) return a->base;
     if (a->made.id) return a->made;
+    bool lost = w->lost;
+    w->lost = false; /* by what it reads */
     if (w->depth++ < DEPTH_MOST && !curve_build(w->g, a->base, a->curve, &y)) {
         bool alone = a->operand[0] && !a->operand[1] && !w->item[a->operand[0]].active.curve;
         y = alone ? (Value){0} : last_node(w, a);
     }
     w->depth--;
-    if (!y.id && !graph_failed(w->g))
-        walk_refuse(w, a->node, "this function of one number has no counterpart among the operations here");
-    w->lost |= !y.id;
+    if (!y.id && !w->lost) curve_refuse(w, a);
+    w->lost = lost || !y.id;
     a->made = y;
     return y;
 }

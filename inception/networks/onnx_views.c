@@ -29,16 +29,13 @@ void build_transpose(OnnxWalk *w, const OnnxNode *node)
     const Onnx__AttributeProto *a = onnx_attribute(node, "perm");
     Active *from = walk_active(w, node, 0);
     int64_t reverse[NET_FILE_RANK];
-    if (!from || !walk_inner(w, node->in[0]).id) return;
+    if (!from || !walk_inner(w, node->in[0]).id || !node_permutes(w, node, from->order.rank)) return;
     for (int i = 0; i < from->order.rank; i++) reverse[i] = from->order.rank - 1 - i;
     Active to = *from;
     to.base = walk_inner(w, node->in[0]);
     to.curve = NULL;
-    if (!order_transpose(&to.order, a ? a->ints : reverse, a ? (int)a->n_ints : to.order.rank)) {
-        walk_refuse(w, node, "expected each of its operand's %d axes once", from->order.rank);
-        return;
-    }
-    w->item[node->out[0]] = (OnnxItem){.known = KNOWN_ACTIVE, .active = to};
+    if (order_transpose(&to.order, a ? a->ints : reverse, to.order.rank))
+        w->item[node->out[0]] = (OnnxItem){.known = KNOWN_ACTIVE, .active = to};
 }
 
 /* ---- other axes for the same elements */
@@ -88,11 +85,11 @@ void build_flatten(OnnxWalk *w, const OnnxNode *node)
 {
     Active *a = walk_active(w, node, 0);
     int64_t axis = onnx_int(node, "axis", 1), dims[2] = {1, 1};
-    if (!a || axis < -a->order.rank || axis > a->order.rank) {
-        walk_refuse(w, node, "expected an axis of its operand");
+    if (!a) {
+        walk_refuse(w, node, "expected a value that the network computes");
         return;
     }
-    if (axis < 0) axis += a->order.rank;
+    if (axis != a->order.rank && (axis = node_axis(w, node, axis, a->order.rank)) < 0) return;
     for (int i = 0; i < a->order.rank; i++) dims[i >= axis] *= order_dim(&a->order, i);
     reshaped(w, node, dims, 2);
 }
@@ -103,7 +100,8 @@ void build_gather(OnnxWalk *w, const OnnxNode *node)
     const Fixed *indices = walk_fixed(w, node, 1);
     Active *a = walk_active(w, node, 0);
     int64_t dims[NET_FILE_RANK];
-    bool view = a && indices && a->order.rank == 1 && indices->rank > 0 && onnx_int(node, "axis", 0) == 0;
+    if (a && node_axis(w, node, onnx_int(node, "axis", 0), a->order.rank) < 0) return;
+    bool view = a && indices && a->order.rank == 1 && indices->rank > 0;
     for (int64_t i = 0; view && i < indices->count; i++) view = fixed_at(indices, i) == (double)i;
     if (!view) {
         walk_refuse(w, node, "expected all elements of its operand in their order, as a view of it has them");
@@ -119,10 +117,8 @@ static void axes_changed(OnnxWalk *w, const OnnxNode *node,
 {
     int64_t from[NET_FILE_RANK], dims[NET_FILE_RANK];
     int before = dims_of(walk_active(w, node, 0), from), rank = before < 0 ? -1 : change(w, node, from, before, dims);
-    if (rank < 0)
-        walk_refuse(w, node, "expected axes of its operand, each once, that are known before the network runs");
-    else
-        reshaped(w, node, dims, rank);
+    if (rank >= 0) reshaped(w, node, dims, rank);
+    if (before < 0) walk_refuse(w, node, "expected a value that the network computes");
 }
 
 void build_squeeze(OnnxWalk *w, const OnnxNode *node)
@@ -178,8 +174,15 @@ void build_pad(OnnxWalk *w, const OnnxNode *node)
     const Fixed *value = walk_fixed(w, node, 2);
     bool mirrored = onnx_text_is(node, "mode", "reflect"),
          plain = onnx_text_is(node, "mode", "") || onnx_text_is(node, "mode", "constant");
-    if (!a || count < 1 || (walk_in(w, node, 2) && !(value && value->count == 1)) || !(plain || mirrored) ||
-        given < 0 || (given ? given != count : count != a->order.rank)) {
+    if (!plain && !mirrored) {
+        const ProtobufCBinaryData *mode = &onnx_attribute(node, "mode")->s;
+        walk_refuse(w, node,
+                    "it pads in the mode '%.*s'; expected constant, or reflect in front of a binomial filter of 3 x 3",
+                    (int)(mode->len < 32 ? mode->len : 32), (const char *)mode->data);
+        return;
+    }
+    if (!a || count < 1 || (walk_in(w, node, 2) && !(value && value->count == 1)) || given < 0 ||
+        (given ? given != count : count != a->order.rank)) {
         walk_refuse(w, node, "expected a border of one constant, of a size that is known before the network runs");
         return;
     }
@@ -189,11 +192,10 @@ void build_pad(OnnxWalk *w, const OnnxNode *node)
     to.curve = NULL;
     to.node = node;
     to.border = (Border){.value = value ? fixed_at(value, 0) : onnx_float(node, "value", 0), .mirrored = mirrored};
+    if (given && !node_axes_settle(w, node, axes, given, a->order.rank)) return;
     for (int i = 0; i < count; i++) {
-        int64_t axis = given ? axes[i] : i;
-        if (axis < 0) axis += a->order.rank;
-        if (axis >= 0 && axis < a->order.rank && border_add(&to, (int)axis, pads[i], pads[count + i])) continue;
-        walk_refuse(w, node, "it pads another axis than rows and columns");
+        if (border_add(&to, given ? (int)axes[i] : i, pads[i], pads[count + i])) continue;
+        walk_refuse(w, node, "it pads another axis than rows and columns, or by more than %d", INT16_MAX);
         return;
     }
     if (to.base.id) w->item[node->out[0]] = (OnnxItem){.known = KNOWN_ACTIVE, .active = to};
@@ -204,7 +206,7 @@ void build_pad(OnnxWalk *w, const OnnxNode *node)
 /* Whether one node alone reads the value, one that spreads it over another operand of these sizes by itself. */
 static bool is_spread_by_reader(OnnxWalk *w, const OnnxNode *node, const int64_t *dims, int rank)
 {
-    static const char *const spreading[] = {"Mul", "Add", NULL};
+    static const char *const spreading[] = {"Mul", "Add", "Div", "Sub", NULL};
     const OnnxValue *value = &w->file->value[node->out[0]];
     if (value->reads != 1 || value->reader < 0) return false;
     const OnnxNode *next = &w->file->node[value->reader];
@@ -277,13 +279,13 @@ void build_slice(OnnxWalk *w, const OnnxNode *node)
             (!stepped || node_ints(w, node, 4, "steps", steps, NET_FILE_RANK) == count);
     for (int i = 0; known && i < count; i++) {
         if (!named) axes[i] = i;
-        if (axes[i] < 0) axes[i] += a->order.rank;
-        known = axes[i] >= 0 && axes[i] < a->order.rank && (!stepped || steps[i] == 1);
+        known = !stepped || steps[i] == 1;
     }
     if (!known) {
         walk_refuse(w, node, "expected one range, without gaps, that is known before the network runs");
         return;
     }
+    if (!node_axes_settle(w, node, axes, count, a->order.rank)) return;
     if (!walk_value(w, node->in[0]).id) return;
     Active to = *a;
     to.node = node;
@@ -299,28 +301,33 @@ void build_slice(OnnxWalk *w, const OnnxNode *node)
             give_channels(w, node, 0, axis, start[i], end[i] - start[i]);
             return;
         }
-        if (end[i] <= start[i] || !border_add(&to, axis, -start[i], end[i] - size)) {
-            walk_refuse(w, node, "%s", not_in_memory);
-            return;
-        }
+        bool channels = axis_is(&a->order, axis) == AXIS_CHANNEL;
+        if (end[i] > start[i] && border_add(&to, axis, -start[i], end[i] - size)) continue;
+        walk_refuse(w, node, "%s",
+                    end[i] <= start[i] ? "it leaves nothing of an axis"
+                    : channels && count > 1
+                        ? "it takes a part of the channels and of another axis; expected one of both"
+                        : not_in_memory);
+        return;
     }
     w->item[node->out[0]] = (OnnxItem){.known = KNOWN_ACTIVE, .active = to};
 }
 
 void build_split(OnnxWalk *w, const OnnxNode *node)
 {
-    int64_t sizes[64], axis = onnx_int(node, "axis", 0), first = 0;
+    int64_t sizes[64], first = 0;
     Active *a = walk_active(w, node, 0);
     int count = node_ints(w, node, 1, "split", sizes, 64);
-    if (a && axis < 0) axis += a->order.rank;
     bool given = onnx_attribute(node, "split") || walk_in(w, node, 1);
-    if (!a || axis < 0 || axis >= a->order.rank || node->out_count > 64 || (given && count != node->out_count)) {
-        walk_refuse(w, node, "expected an axis, and sizes that are known before the network runs");
+    if (!a || node->out_count > 64 || (given && count != node->out_count)) {
+        walk_refuse(w, node, "expected sizes that are known before the network runs, one for each part");
         return;
     }
-    int64_t size = order_dim(&a->order, (int)axis), equal = (size + node->out_count - 1) / node->out_count;
+    int axis = node_axis(w, node, onnx_int(node, "axis", 0), a->order.rank);
+    if (axis < 0) return;
+    int64_t size = order_dim(&a->order, axis), equal = (size + node->out_count - 1) / node->out_count;
     bool uneven = !given && w->file->opset < 18 && size % node->out_count;
-    if (axis_is(&a->order, (int)axis) != AXIS_CHANNEL || order_size(&a->order, AXIS_CHANNEL) != size) {
+    if (axis_is(&a->order, axis) != AXIS_CHANNEL || order_size(&a->order, AXIS_CHANNEL) != size) {
         walk_refuse(w, node, "it splits another axis than the channels");
         return;
     }
@@ -328,10 +335,10 @@ void build_split(OnnxWalk *w, const OnnxNode *node)
         int64_t here = count >= 0 ? sizes[k] : equal < size - first ? equal : size - first;
         bool last = k == node->out_count - 1;
         if (uneven || here < 1 || here > size - first || (last && here < size - first)) {
-            walk_refuse(w, node, "its parts are not those of its operand");
+            walk_refuse(w, node, "expected parts that are together the %" PRId64 " channels of its operand", size);
             return;
         }
-        if (node->out[k]) give_channels(w, node, k, (int)axis, first, here);
+        if (node->out[k]) give_channels(w, node, k, axis, first, here);
         first += here;
     }
 }
@@ -345,16 +352,15 @@ void build_sequence_at(OnnxWalk *w, const OnnxNode *node)
     Active *a = walk_active(w, node, 0);
     const Fixed *parts = walk_fixed(w, split, 1);
     int count = fixed_ints(parts, sizes, 64);
-    int64_t axis = onnx_int(split, "axis", 0);
-    if (a && axis < 0) axis += a->order.rank;
+    int axis = a ? node_axis(w, node, onnx_int(split, "axis", 0), a->order.rank) : 0;
+    if (axis < 0) return;
     if (!a || strcmp(split->type, "SplitToSequence") != 0 || count < 1 ||
-        fixed_ints(walk_fixed(w, node, 1), &at, 1) != 1 || axis < 0 || axis >= a->order.rank ||
-        axis_is(&a->order, (int)axis) != AXIS_CHANNEL ||
-        order_size(&a->order, AXIS_CHANNEL) != order_dim(&a->order, (int)axis) || !onnx_int(split, "keepdims", 1)) {
+        fixed_ints(walk_fixed(w, node, 1), &at, 1) != 1 || axis_is(&a->order, axis) != AXIS_CHANNEL ||
+        order_size(&a->order, AXIS_CHANNEL) != order_dim(&a->order, axis) || !onnx_int(split, "keepdims", 1)) {
         walk_refuse(w, node, "expected a part of the channels, of a size that is known before the network runs");
         return;
     }
-    int64_t size = order_dim(&a->order, (int)axis), here = sizes[0];
+    int64_t size = order_dim(&a->order, axis), here = sizes[0];
     bool equal = parts->rank == 0;
     if (at < 0) at += equal && here > 0 ? size / here + (size % here != 0) : count;
     for (int64_t i = 0; i < at && first >= 0; i++) {
@@ -366,7 +372,7 @@ void build_sequence_at(OnnxWalk *w, const OnnxNode *node)
     if (at < 0 || here < 1 || first < 0)
         walk_refuse(w, node, "it asks for a part that there is not");
     else
-        give_channels(w, node, 0, (int)axis, first, here);
+        give_channels(w, node, 0, axis, first, here);
 }
 
 /* More values than an op takes are concatenated in groups. */
@@ -386,19 +392,19 @@ static Value concatenated(OnnxWalk *w, Value *x, int count)
 void build_concat(OnnxWalk *w, const OnnxNode *node)
 {
     Active *first = walk_active(w, node, 0);
-    int64_t axis = onnx_int(node, "axis", 0), channels = 0;
+    int64_t channels = 0;
+    int axis = first ? node_axis(w, node, onnx_int(node, "axis", 0), first->order.rank) : 0;
     Value *x = walk_memory(w, (size_t)node->in_count + 1, sizeof *x);
-    if (stack_of_groups(w, node, axis)) return;
-    if (first && axis < 0) axis += first->order.rank;
+    if (axis < 0 || stack_of_groups(w, node, axis)) return;
     for (int k = 0; x && k < node->in_count; k++) {
         Active *a = walk_active(w, node, k);
         AxisOrder order = first ? first->order : (AxisOrder){0}, own = a ? a->order : (AxisOrder){0};
-        if (!a || axis < 0 || axis >= own.rank || axis_is(&own, (int)axis) != AXIS_CHANNEL) {
+        if (!a || axis >= own.rank || axis_is(&own, axis) != AXIS_CHANNEL) {
             walk_refuse(w, node, "expected values that the network computes, put together along the channels");
             return;
         }
-        int64_t size = order_dim(&own, (int)axis);
-        order_resize(&order, (int)axis, AXIS_CHANNEL, size);
+        int64_t size = order_dim(&own, axis);
+        order_resize(&order, axis, AXIS_CHANNEL, size);
         x[k] = walk_value(w, node->in[k]);
         if (!x[k].id) return;
         if (!order_equal(&order, &own)) {
@@ -409,6 +415,6 @@ void build_concat(OnnxWalk *w, const OnnxNode *node)
     }
     if (!x || !first) return;
     AxisOrder order = first->order;
-    order_resize(&order, (int)axis, AXIS_CHANNEL, channels);
+    order_resize(&order, axis, AXIS_CHANNEL, channels);
     walk_give(w, node, concatenated(w, x, node->in_count), &order);
 }

@@ -203,6 +203,9 @@ bool walk_stays(OnnxWalk *w, const OnnxNode *node, const Fixed *fixed);
 /* Outputs of this node instead of those in the file, for other classes. */
 int64_t walk_classes(const OnnxWalk *w, const OnnxNode *node, int64_t in_file);
 
+/* The epsilon of a norm; false: it is refused, as without one the norm of equal numbers has no slope. */
+bool norm_epsilon(OnnxWalk *w, const OnnxNode *node, float *epsilon);
+
 /* The node's function of one number, after what `curve` is before; false if it is none. */
 bool curve_of_node(OnnxWalk *w, const OnnxNode *node, Curve *curve);
 /* Operand k as a curve, if it is one number known before the network runs, of at most so many axes. */
@@ -218,14 +221,24 @@ int fixed_ints(const Fixed *fixed, int64_t *to, int room);
 void fixed_from_tensor(OnnxTensor tensor, const char *name, Fixed *fixed);
 bool element_is_integer(OnnxElement type);
 
-/* ---- onnx_dims.c: sizes of views */
+/* ---- onnx_dims.c: axes, and sizes of views */
 
 /* Operand k, which is attribute `name` in old versions: how many integers; -1 if they are more than `room`, or not known. */
 int node_ints(OnnxWalk *w, const OnnxNode *node, int k, const char *name, int64_t *to, int room);
-/* The axes of a node: an attribute, or its second operand. 0: none; -1: not known. */
-int node_axes(OnnxWalk *w, const OnnxNode *node, int64_t axes[NET_FILE_RANK]);
-bool axes_have(const int64_t *axes, int count, int axis, int rank);
-/* The sizes to[NET_FILE_RANK] that Squeeze and Unsqueeze make of from[rank]: how many; -1 if the axes are not known, or wrong. */
+/* Which of so many axes a file means, which counts negative ones from the end; -1: there is none such. */
+int axis_among(int64_t axis, int rank);
+/* The same of a node's axis; -1: it was refused. */
+int node_axis(OnnxWalk *w, const OnnxNode *node, int64_t axis, int rank);
+/* Makes axes of a node those that they mean, each once; false: it was refused. */
+bool node_axes_settle(OnnxWalk *w, const OnnxNode *node, int64_t *axes, int count, int rank);
+/* The axes of a node as they are in the file: an attribute, or its second operand. 0: none; -1: not known. */
+int node_axes_listed(OnnxWalk *w, const OnnxNode *node, int64_t axes[NET_FILE_RANK]);
+/* The axes of a node, which are among so many. 0: none; -1: it was refused. */
+int node_axes(OnnxWalk *w, const OnnxNode *node, int rank, int64_t axes[NET_FILE_RANK]);
+bool axes_have(const int64_t *axes, int count, int axis);
+/* Whether a Transpose has each axis of its operand once; false: it was refused. */
+bool node_permutes(OnnxWalk *w, const OnnxNode *node, int rank);
+/* The sizes to[NET_FILE_RANK] that Squeeze and Unsqueeze make of from[rank]: how many; -1: it was refused. */
 int dims_squeeze(OnnxWalk *w, const OnnxNode *node, const int64_t *from, int rank, int64_t *to);
 int dims_unsqueeze(OnnxWalk *w, const OnnxNode *node, const int64_t *from, int rank, int64_t *to);
 /* Puts numbers for what is 0 and -1 in the shape dims[rank] of a Reshape of from[from_rank], and BATCH_SIZE for a first size that is
@@ -283,10 +296,10 @@ bool weighted_sum(OnnxWalk *w, const OnnxNode *node);
 
 /* ---- onnx_groups.c: groups of channels that are an axis; false: the node is another one */
 
-bool reduce_groups(OnnxWalk *w, const OnnxNode *node, int64_t axis);
+bool reduce_groups(OnnxWalk *w, const OnnxNode *node, int axis);
 bool softmax_of_groups(OnnxWalk *w, const OnnxNode *node, int axis);
 /* Concat along an axis that no operand has. */
-bool stack_of_groups(OnnxWalk *w, const OnnxNode *node, int64_t axis);
+bool stack_of_groups(OnnxWalk *w, const OnnxNode *node, int axis);
 void build_instance_norm(OnnxWalk *w, const OnnxNode *node);
 void build_group_norm(OnnxWalk *w, const OnnxNode *node);
 
@@ -299,7 +312,8 @@ bool blur(OnnxWalk *w, const OnnxNode *node);
 
 typedef struct Standardized {
     Fixed weights, gain; /* a gain of no numbers: none */
-    double scale, epsilon;
+    double scale;
+    const OnnxNode *norm; /* which does it */
 } Standardized;
 /* Whether value `id` are weights of a convolution that the file standardizes. */
 bool weights_standardized(OnnxWalk *w, int id, Standardized *standardized);

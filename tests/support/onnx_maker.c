@@ -155,6 +155,15 @@ Onnx__TensorProto *maker_value(OnnxMaker *m, const char *name, float value)
     return t;
 }
 
+void maker_constant(OnnxMaker *m, const char *name, float value)
+{
+    Onnx__TensorProto *t = maker_value(m, name, value);
+    m->graph.n_initializer--;
+    Onnx__TensorProto *own = memcpy(kept(m, sizeof *t), t, sizeof *t);
+    maker_node(m, "Constant", "", name);
+    attribute(m, "value")->t = own;
+}
+
 void maker_whole_of(OnnxMaker *m, const char *name, int rank, const int64_t *dims, const int64_t *values)
 {
     Onnx__TensorProto *t = tensor(m, name, 7, rank, dims);

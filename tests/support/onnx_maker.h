@@ -4,7 +4,7 @@
 #include "proto/onnx.pb-c.h"
 #include "tests/support/unit.h"
 
-enum { MAKER_MOST = 64, MAKER_NAMES = 8 };
+enum { MAKER_MOST = 64, MAKER_NAMES = 12 };
 
 typedef struct OnnxMaker {
     Onnx__ModelProto model;
@@ -33,6 +33,7 @@ void maker_ints(OnnxMaker *m, const char *name, int count, const int64_t *values
 /* Floats from -0.5 to 0.5; whole numbers. */
 Onnx__TensorProto *maker_floats(OnnxMaker *m, const char *name, int rank, const int64_t *dims);
 Onnx__TensorProto *maker_value(OnnxMaker *m, const char *name, float value); /* of rank 0 */
+void maker_constant(OnnxMaker *m, const char *name, float value);            /* likewise, by a node */
 void maker_whole(OnnxMaker *m, const char *name, int count, const int64_t *values);
 void maker_whole_of(OnnxMaker *m, const char *name, int rank, const int64_t *dims, const int64_t *values);
 void maker_output(OnnxMaker *m, const char *name);

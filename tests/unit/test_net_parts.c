@@ -299,7 +299,7 @@ TEST(test_blurs)
                "%2 = dense(%1, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
     refused(blurred("reflect", 1, 0.06f), ERR_ARG, "Pad 'p': it mirrors the image");
     refused(blurred("reflect", 2, 0.0625f), ERR_ARG, "Pad 'p': it mirrors the image");
-    refused(blurred("edge", 1, 0.0625f), ERR_ARG, "Pad 'p': expected a border");
+    refused(blurred("edge", 1, 0.0625f), ERR_ARG, "Pad 'p': it pads in the mode 'edge'; expected constant, or reflect");
 }
 
 /* ---- groups of channels */
