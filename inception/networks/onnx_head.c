@@ -49,14 +49,27 @@ Status onnx_image(const OnnxFile *file, ImageForm *form)
 
 /* ---- products of the classes */
 
+/* Whether a node multiplies by a number of each class, which is no product that gives the classes. */
+static bool is_factor_of_classes(const OnnxFile *file, const OnnxNode *node)
+{
+    static const char *const factors[] = {"Mul", "Div", NULL};
+    for (int k = 0; k < node->in_count && onnx_type_is(node, factors); k++) {
+        int tensor = node->in[k] ? file->value[node->in[k]].tensor : -1;
+        if (tensor >= 0 && file->tensor[tensor].count != 1) return true;
+    }
+    return false;
+}
+
 /* The node that writes the only operand that is no constant; -1: there is none, or several. */
 static int writer_before(const OnnxFile *file, const OnnxNode *node)
 {
+    static const char *const of_two[] = {"Add", "Mul", "Div", NULL};
     int found = -1;
+    if (is_factor_of_classes(file, node)) return -1;
     for (int k = 0; k < node->in_count; k++) {
         int writer = node->in[k] ? file->value[node->in[k]].writer : -1;
         if (writer < 0 || !strcmp(file->node[writer].type, "Constant")) continue;
-        if (k > 0 && strcmp(node->type, "Add") != 0) break; /* a shape, or axes */
+        if (k > 0 && !onnx_type_is(node, of_two)) break; /* a shape, or axes */
         if (found >= 0) return -1;
         found = writer;
     }
@@ -66,9 +79,10 @@ static int writer_before(const OnnxFile *file, const OnnxNode *node)
 void onnx_heads(const OnnxFile *file, OnnxHead heads[HEADS_MAX])
 {
     static const char *const products[] = {"Gemm", "MatMul", "Conv", NULL};
-    static const char *const between[] = {
-        "Softmax", "LogSoftmax",        "Sigmoid",    "Flatten", "Reshape",   "Squeeze", "Identity",    "Cast",
-        "Dropout", "GlobalAveragePool", "ReduceMean", "Relu",    "Transpose", "Add",     "AveragePool", NULL};
+    static const char *const between[] = {"Softmax",    "LogSoftmax", "Sigmoid",   "Flatten", "Reshape",
+                                          "Squeeze",    "Identity",   "Cast",      "Dropout", "GlobalAveragePool",
+                                          "ReduceMean", "Relu",       "Transpose", "Add",     "AveragePool",
+                                          "Mul",        "Div",        NULL};
     for (int h = 0; h < HEADS_MAX; h++) {
         int at = h < file->output_count ? file->value[file->output[h]].writer : -1;
         while (at >= 0 && onnx_type_is(&file->node[at], between)) at = writer_before(file, &file->node[at]);

@@ -4,6 +4,7 @@
 #include "tests/support/interpret.h"
 #include "tests/support/made_network.h"
 #include "tests/support/scratch.h"
+#include "towers/store/pretrained.h"
 
 TESTS_WITH(scratch_make, scratch_drop)
 
@@ -511,7 +512,7 @@ TEST(test_norms_of_groups)
 /* What of the nodes is otherwise. */
 typedef enum Odd { ODD_NOTHING, ODD_AXES, ODD_VARIANCE, ODD_SHIFT, ODD_SHAPE, ODD_READER } Odd;
 
-static OnnxMaker *standardized(bool turned, bool gain, Odd odd)
+static OnnxMaker *standardized_conv(bool turned, bool gain, Odd odd)
 {
     OnnxMaker *m = started();
     const char *seen = turned ? "turned" : "rows";
@@ -561,7 +562,12 @@ static OnnxMaker *standardized(bool turned, bool gain, Odd odd)
     maker_node(m, "Expand", "nothing sizes", "zeros"); /* as an exporter writes what is not there */
     maker_value(m, "nothing", 0);
     maker_node(m, odd == ODD_READER ? "Add" : "Conv", odd == ODD_READER ? "x w" : "x w zeros", "y");
-    return ended(m, 4);
+    return m;
+}
+
+static OnnxMaker *standardized(bool turned, bool gain, Odd odd)
+{
+    return ended(standardized_conv(turned, gain, odd), 4);
 }
 
 TEST(test_standardized_weights)
@@ -620,4 +626,35 @@ TEST(test_standardized_structure)
     assert_string_equal(net_file_digest(again), net_file_digest(made));
     net_file_close(again);
     net_file_close(made);
+}
+
+/* The classes come from standardized weights, then divided by a temperature; all of them are the classifier. */
+static void has_head(bool gain)
+{
+    HeadNames heads;
+    OnnxMaker *m = standardized_conv(true, gain, ODD_NOTHING);
+    maker_node(m, "GlobalAveragePool", "y", "pooled");
+    maker_node(m, "Flatten", "pooled", "flat");
+    maker_node(m, "Div", "flat temperature", "logits");
+    maker_value(m, "temperature", 2);
+    good(m);
+    Model model = *net_file_model(made);
+    model.file = "net.onnx";
+    ProgramConfig config = {.model = &model,
+                            .options = {.classes = 7, .channels = 3, .dropout = -1, .drop_path = -1},
+                            .data_channels = 3,
+                            .compute = DTYPE_F32};
+    if (head_names(&config, &heads) != OK) fail_msg("%s", status_message());
+    assert_int_equal(heads.count, 1);
+    assert_string_equal(heads.weight[0], "conv.weight");
+    assert_string_equal(heads.gain[0], gain ? "conv.gain" : "");
+    assert_string_equal(heads.bias[0], "");
+    assert_true(net_file_is_head(made, "conv.weight") && net_file_is_head(made, "conv.gain") == gain);
+    net_file_close(made);
+}
+
+TEST(test_standardized_head)
+{
+    has_head(true);
+    has_head(false);
 }

@@ -10,19 +10,44 @@ static const Op *writer_of(const Graph *g, Value v)
     return writer >= 0 ? graph_op_at(g, writer) : NULL;
 }
 
+enum { WEIGHT, GAIN, WEIGHT_PARTS };
+
+/* The parameters of which an op computes the weights of a product, each once: the weights themselves come first, then their gain. */
+static void weight_parts(const Graph *g, Value v, const char *part[WEIGHT_PARTS])
+{
+    const ValueInfo *info = graph_value(g, v);
+    const Op *op = writer_of(g, v);
+    for (int i = 0; op && i < op->in_count; i++)
+        if (op->in[i].id) weight_parts(g, op->in[i], part);
+    if (info->role != ROLE_PARAM) return;
+    int i = 0;
+    while (i < WEIGHT_PARTS && part[i] && strcmp(part[i], info->name) != 0) i++;
+    if (i < WEIGHT_PARTS) part[i] = info->name;
+}
+
+/* What leaves the classes where they are, between the product and the loss: pools, a factor of all logits. */
+static bool is_behind_head(const Op *op)
+{
+    return op->kind == OP_AVG_POOL || op->kind == OP_RELU || op->kind == OP_RESHAPE || op->kind == OP_AFFINE ||
+           op->kind == OP_MUL;
+}
+
 static void head_add(const Graph *g, Value logits, bool layers, HeadNames *heads)
 {
+    const char *part[WEIGHT_PARTS] = {NULL};
     const Op *op = writer_of(g, logits);
-    while (op && (op->kind == OP_AVG_POOL || op->kind == OP_RELU || op->kind == OP_RESHAPE))
-        op = writer_of(g, op->in[0]);
+    while (op && is_behind_head(op)) op = writer_of(g, op->in[0]);
     if (!op || (op->kind != OP_DENSE && op->kind != OP_CONV) || heads->count == 3) return;
+    weight_parts(g, op->in[1], part);
+    if (!part[WEIGHT]) return;
     int index = heads->count++;
-    const char *weight = graph_value(g, op->in[1])->name, *last = strrchr(weight, '.');
+    const char *weight = part[WEIGHT], *last = strrchr(weight, '.');
     /* "AuxLogits.fc.weight" -> "AuxLogits.fc." */
     int bytes = layers && last ? (int)(last - weight) + 1 : 0;
     snprintf(heads->weight[index], sizeof heads->weight[index], "%s", weight);
     snprintf(heads->layer[index], sizeof heads->layer[index], "%.*s", bytes, weight);
     if (op->in[2].id) snprintf(heads->bias[index], sizeof heads->bias[index], "%s", graph_value(g, op->in[2])->name);
+    if (part[GAIN]) snprintf(heads->gain[index], sizeof heads->gain[index], "%s", part[GAIN]);
     if (index) snprintf(heads->part[index], sizeof heads->part[index], "%.*s", (int)strcspn(weight, ".") + 1, weight);
 }
 
@@ -67,6 +92,7 @@ static WeightRules head_rules(const HeadNames *heads, bool reset_head)
         if (*heads->layer[i]) rules.reset[layers++] = heads->layer[i];
         rules.reset_names[names++] = heads->weight[i];
         if (*heads->bias[i]) rules.reset_names[names++] = heads->bias[i];
+        if (*heads->gain[i]) rules.reset_names[names++] = heads->gain[i];
     }
     for (int i = 1; i < heads->count; i++) rules.optional[i - 1] = heads->part[i];
     return rules;

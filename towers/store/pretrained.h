@@ -10,6 +10,7 @@ typedef struct HeadNames {
     int count;                   /* classifiers: the main one, then the auxiliary ones */
     char weight[3][ST_MAX_NAME]; /* "fc.weight", "AuxLogits.fc.weight" */
     char bias[3][ST_MAX_NAME];   /* "fc.bias", or "": it has none */
+    char gain[3][ST_MAX_NAME];   /* "fc.gain", a factor of each output of weights that are standardized; or "" */
     char layer[3][ST_MAX_NAME];  /* "fc.": all of it; "" of a network from a file, whose names say nothing of layers */
     char part[3][64];            /* "", "AuxLogits.": the whole auxiliary head */
 } HeadNames;

@@ -40,9 +40,9 @@ NODISCARD Status states_pack(const WeightMap *map, const char *prefix, const flo
 
 /* Allowed differences between file and network. A part is a prefix of names: "fc." All lists end in NULL. */
 typedef struct WeightRules {
-    const char *reset[4];       /* parts that keep their initial values and are not read */
-    const char *reset_names[7]; /* single parameters of which the same is true, by their whole names */
-    const char *optional[4];    /* parts that may be missing from the file, or extra in it, as a whole */
+    const char *reset[4];        /* parts that keep their initial values and are not read */
+    const char *reset_names[10]; /* single parameters of which the same is true, by their whole names */
+    const char *optional[4];     /* parts that may be missing from the file, or extra in it, as a whole */
 } WeightRules;
 
 /* Narrows a file to the tensors of the map's network (weight_part.h). What `rules` (may be NULL) exclude need not be among
