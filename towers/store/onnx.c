@@ -127,6 +127,29 @@ static void write_pool(Writer *w, const Op *op)
     writes_value(w, node, op->name, op->out[0], false);
 }
 
+/* Functions of one number, which any axes may have. */
+static bool is_of_any_axes(const Op *op)
+{
+    static const OpKind kinds[] = {OP_RELU,       OP_RELU6, OP_LEAKY_RELU, OP_TANH,      OP_SIGMOID, OP_HARD_SIGMOID,
+                                   OP_HARD_SWISH, OP_SILU,  OP_GELU,       OP_GELU_TANH, OP_AFFINE,  OP_POWER};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (op->kind == kinds[i]) return true;
+    return false;
+}
+
+/* Whether what reads the outputs of a dense layer takes them as a matrix; all else has values of four axes. */
+static bool is_read_as_matrix(const Writer *w, Value v)
+{
+    bool matrix = true;
+    for (int i = 0; i < graph_op_count(w->graph) && v.id != w->result.id; i++) {
+        const Op *op = graph_op_at(w->graph, i);
+        for (int k = 0; k < op->in_count && matrix; k++)
+            if (op->in[k].id == v.id && op->kind != OP_DENSE && op->kind != OP_RESHAPE)
+                matrix = is_of_any_axes(op) && is_read_as_matrix(w, op->out[0]);
+    }
+    return matrix;
+}
+
 /* Weights are stored as {out, c * h * w} in the order of PyTorch's flatten, which is also ONNX's. */
 static Status write_dense(Writer *w, const Op *op)
 {
@@ -143,6 +166,8 @@ static Status write_dense(Writer *w, const Op *op)
     node_reads(node, x);
     reads_weights(w, node, op, int8 ? weights : NULL);
     attribute_int(node, "transB", 1);
+    if (!is_read_as_matrix(w, op->out[0]))
+        node = node_next_with(w, op, "Reshape", node, constant_ints(w, "shape", 4, (const int64_t[]){0, -1, 1, 1}));
     writes_value(w, node, op->name, op->out[0], op->attr.dense.relu);
     return w->status;
 }
@@ -437,6 +462,16 @@ static void needed_mark(Writer *w)
     }
 }
 
+/* The logits of what is no dense layer, which have the axes of an image. */
+#define LOGITS_OF_ONE_PIXEL "logits_of_one_pixel"
+
+static void write_logits(Writer *w)
+{
+    Node *node = node_add(w, "Flatten", "logits");
+    node_reads(node, LOGITS_OF_ONE_PIXEL);
+    node_writes(node, "logits");
+}
+
 static Status writer_open(Writer *w, const Graph *graph, const WeightList *weights)
 {
     size_t ops = (size_t)graph_op_count(graph), nodes = NODES_PER_OP * (ops + 2),
@@ -446,7 +481,8 @@ static Status writer_open(Writer *w, const Graph *graph, const WeightList *weigh
         const Op *op = graph_op_at(graph, (int)i);
         if (op->kind == OP_SOFTMAX_LOSS || op->kind == OP_SIGMOID_LOSS) w->result = op->in[0];
     }
-    w->result_name = "logits";
+    int32_t writer = w->result.id ? graph_value(graph, w->result)->op : -1;
+    w->result_name = writer >= 0 && graph_op_at(graph, writer)->kind == OP_DENSE ? "logits" : LOGITS_OF_ONE_PIXEL;
     if (!w->result.id) {
         w->result = graph_find(graph, "images");
         w->input = graph_find(graph, "z");
@@ -625,6 +661,7 @@ Status onnx_write(const char *path, const char *name, const Graph *evaluation, c
         if (op->kind == OP_IMAGE) image = graph_shape(evaluation, op->out[0]);
         if (op->out[0].id && w.needed[op->out[0].id]) TRY_OUT(write_op(&w, op));
     }
+    if (!strcmp(w.result_name, LOGITS_OF_ONE_PIXEL)) write_logits(&w);
     if (pixels) write_pixels(&w, pixels);
     if (bytes) write_probabilities(&w);
     TRY_OUT(w.status);
