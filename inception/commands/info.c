@@ -362,6 +362,12 @@ static void network_print(const Model *model, FILE *to)
     if (facts.shared)
         text_printf(to, "%-14s %d parameter%s of several layers, trained as one\n", "shared", facts.shared,
                     facts.shared == 1 ? " is that" : "s are those");
+    if (facts.scalars.count)
+        text_printf(to, "%-14s %d trained, being named like parameters: %s\n", "single numbers", facts.scalars.count,
+                    facts.scalars.list);
+    if (facts.held.count)
+        text_printf(to, "%-14s %d single number%s that your network may have trained: %s\n", "held constant",
+                    facts.held.count, facts.held.count == 1 ? "" : "s", facts.held.list);
     if (model->drop_path > 0)
         text_printf(to, "%-14s rates of stochastic depth up to %g (--drop-path)\n", "drop path",
                     (double)model->drop_path);

@@ -70,6 +70,14 @@ void own_network_say(const Options *o, JobFiles *files)
             "them, export it with optimize=False: otherwise PyTorch's exporter merges equal values, such as those "
             "of a network that was not trained yet",
             facts.shared, facts.shared == 1 ? " is that" : "s are those");
+    if (facts.scalars.count)
+        job_note(
+            files,
+            "trained, being named like parameters: %d single number%s of %s (%s); --freeze NAME keeps one as it is",
+            facts.scalars.count, facts.scalars.count == 1 ? "" : "s", model->name, facts.scalars.list);
+    if (facts.held.count)
+        job_note(files, "held constant, though your network may have trained them: %d single number%s of %s (%s)",
+                 facts.held.count, facts.held.count == 1 ? "" : "s", model->name, facts.held.list);
     if (facts.momenta)
         job_note(
             files,

@@ -256,6 +256,7 @@ void net_file_close(NetFile *n)
     free(n->tensor);
     free(n->survey.binding);
     free(n->survey.constant);
+    free(n->survey.held);
     free(n->survey.masked);
     free(n->survey.means);
     onnx_close(n->file);
@@ -267,6 +268,14 @@ const Model *net_file_model(const NetFile *n)
     return &n->model;
 }
 
+static void name_add(NetNames *names, const char *name)
+{
+    enum { MOST = 4 };
+    Text text = text_behind(names->list, sizeof names->list);
+    if (++names->count <= MOST) text_add(&text, "%s%s", names->count > 1 ? ", " : "", name);
+    if (names->count == MOST + 1) text_add(&text, ", ...");
+}
+
 NetFacts net_file_facts(const NetFile *n)
 {
     const OnnxSurvey *s = &n->survey;
@@ -276,7 +285,11 @@ NetFacts net_file_facts(const NetFile *n)
                       .momenta = s->momenta,
                       .sigmoid = s->sigmoid,
                       .outputs = n->file->output_count};
-    for (int i = 0; i < s->binding_count; i++) facts.shared += s->binding[i].shared;
+    for (int i = 0; i < s->binding_count; i++) {
+        facts.shared += s->binding[i].shared;
+        if (s->binding[i].scalar) name_add(&facts.scalars, s->binding[i].name);
+    }
+    for (int i = 0; i < s->held_count; i++) name_add(&facts.held, s->held[i]);
     for (int i = 0; i < n->file->node_count; i++)
         facts.convolves |= n->file->node[i].needed && !strcmp(n->file->node[i].type, "Conv");
     return facts;

@@ -2,8 +2,8 @@
  *
  * The file's nodes become ops of the graph, its initializers parameters under their own names. What other nodes only compute from
  * constants and shapes is folded each time a graph is built, with the batch as a symbol, so that a network can be built for any
- * batch and, where its shapes allow that, for any side. A single number by which a node multiplies, or which it adds, stays as it is; files do
- * not say whether it was trained. Operator set 7 to 24 of the default domain. */
+ * batch and, where its shapes allow that, for any side. A single number by which a node multiplies, or which it adds, is one parameter if
+ * it is an initializer with the name of one; otherwise it stays as it is (NetFacts.held). Operator set 7 to 24 of the default domain. */
 #pragma once
 
 #include "towers/graph/layers.h"
@@ -32,16 +32,23 @@ void net_file_close(NetFile *network); /* NULL is fine */
 /* Lives as long as the network, which is its `networks`. The normalization is that of the file's first nodes, if these subtract a
  * mean and divide by a deviation; else that of ImageNet. */
 const Model *net_file_model(const NetFile *network);
+/* The first of so many names. */
+typedef struct NetNames {
+    int count;
+    char list[160];
+} NetNames;
 /* What a file leaves to whoever trains it, and what a person would not expect. */
 typedef struct NetFacts {
-    bool normalizes; /* its first nodes subtract a mean and divide by a deviation */
-    bool norms;      /* it has batch or layer norms; without any, an exporter may have folded them into convolutions */
-    bool convolves;  /* it has convolutions */
-    int restored;    /* norms that net_file_restore has put there */
-    bool momenta;    /* its batch norms keep different parts of their averages; here all keep that of the last one */
-    bool sigmoid;    /* it ends in a Sigmoid, which is left to the loss as a softmax is, but to another one */
-    int outputs;     /* the first are the logits, the others those of auxiliary heads */
-    int shared;      /* parameters that several nodes have in common, and that are trained as one */
+    bool normalizes;  /* its first nodes subtract a mean and divide by a deviation */
+    bool norms;       /* it has batch or layer norms; without any, an exporter may have folded them into convolutions */
+    bool convolves;   /* it has convolutions */
+    int restored;     /* norms that net_file_restore has put there */
+    bool momenta;     /* its batch norms keep different parts of their averages; here all keep that of the last one */
+    bool sigmoid;     /* it ends in a Sigmoid, which is left to the loss as a softmax is, but to another one */
+    int outputs;      /* the first are the logits, the others those of auxiliary heads */
+    int shared;       /* parameters that several nodes have in common, and that are trained as one */
+    NetNames scalars; /* single numbers that are trained, because they are named as parameters are */
+    NetNames held;    /* those that stay as they are, though they may have been trained */
 } NetFacts;
 NetFacts net_file_facts(const NetFile *network);
 /* SHA-256, in hexadecimal digits, of nodes, attributes, names and shapes, without the trained values. */

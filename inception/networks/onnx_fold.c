@@ -10,13 +10,16 @@ static Fixed *result(OnnxWalk *w, const OnnxNode *node, int k, int rank, const i
 {
     OnnxItem *item = &w->item[node->out[k]];
     Fixed *f = &item->fixed;
+    const char *source = NULL;
     for (int i = 0; i < node->in_count && strcmp(node->type, "Shape") != 0; i++) {
         const Fixed *in = walk_fixed(w, node, i);
+        if (in && !source) source = scalar_source(w, in);
         if (!in || !in->from.absent || in->number) continue;
         *item = (OnnxItem){.known = KNOWN_LATER, .late = node}; /* its trained values are in another file */
         return NULL;
     }
-    *f = (Fixed){.rank = rank, .count = 1, .integer = integer, .name = w->file->value[node->out[k]].name};
+    *f = (Fixed){
+        .rank = rank, .count = 1, .integer = integer, .name = w->file->value[node->out[k]].name, .source = source};
     for (int i = 0; i < rank; i++) {
         f->dims[i] = dims[i];
         if (dims[i] < 0 || __builtin_mul_overflow(f->count, dims[i], &f->count) || f->count > NUMBERS_MAX) {

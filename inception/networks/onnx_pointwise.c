@@ -50,7 +50,7 @@ void build_unary(OnnxWalk *w, const OnnxNode *node)
 {
     for (int k = 1; k < node->in_count; k++) {
         const Fixed *limit = walk_fixed(w, node, k);
-        if (!walk_in(w, node, k) || (limit && limit->count == 1)) continue;
+        if (!walk_in(w, node, k) || (limit && limit->count == 1 && scalar_stays(w, node, limit))) continue;
         walk_refuse(w, node, "expected limits that are known before the network runs");
         return;
     }
@@ -95,6 +95,44 @@ static void of_channels(OnnxWalk *w, const OnnxNode *node, int k, const Fixed *f
     Shape shape = graph_shape(w->g, x);
     Value in[] = {x, times ? p : graph_op(w->g, OP_CHANNEL_SPREAD, node->name, &p, 1, NULL, &shape)};
     walk_give(w, node, graph_op(w->g, times ? OP_MUL : OP_ADD, node->name, in, 2, NULL, NULL), &order);
+}
+
+/* ---- single numbers */
+
+/* The parameter as one equal number for each channel of x. */
+static Value scalar_param(OnnxWalk *w, const OnnxNode *node, const Fixed *f, Value x, bool times)
+{
+    Wanted wanted = {.shape = {1, 1, 1, 1},
+                     .rank = f->from.rank > 1 ? f->from.rank : 1,
+                     .init = {times ? INIT_CONSTANT : INIT_ZERO, times},
+                     .scalar = true};
+    int32_t channels = graph_shape(w->g, x).c;
+    Value p = walk_param(w, node, f, wanted);
+    return p.id && channels > 1 ? spread_to(w->g, p, (Shape){1, channels, 1, 1}) : p;
+}
+
+/* Adds or multiplies operand k and a single number of the file that is trained, as one parameter; false: the number is none. */
+static bool scalar_trains(OnnxWalk *w, const OnnxNode *node, int k)
+{
+    const Fixed *f = walk_fixed(w, node, 1 - k);
+    AxisOrder order = walk_active(w, node, k)->order;
+    bool add = !strcmp(node->type, "Add"), sub = !strcmp(node->type, "Sub"), times = !strcmp(node->type, "Mul"),
+         div = !strcmp(node->type, "Div");
+    if (!(add || sub || times || div) || f->rank > order.rank || f->from.rank > 4) return false;
+    if (scalar_of(w, f) != SCALAR_PARAMETER) return false;
+    Value x = walk_value(w, node->in[k]);
+    if (!x.id) return true;
+    Value p = scalar_param(w, node, f, x, times || div);
+    if (!p.id) return true;
+    if (div && k == 0) p = power(w->g, p, -1);
+    if (div && k == 1) x = power(w->g, x, -1);
+    if (sub && k == 0) p = affine(w->g, p, -1, 0);
+    if (sub && k == 1) x = affine(w->g, x, -1, 0);
+    Shape like = graph_shape(w->g, x);
+    if (add || sub) p = graph_op(w->g, OP_CHANNEL_SPREAD, node->name, &p, 1, NULL, &like);
+    walk_give(w, node, graph_op(w->g, add || sub ? OP_ADD : OP_MUL, node->name, (Value[]){x, p}, 2, NULL, NULL),
+              &order);
+    return true;
 }
 
 /* ---- the image's normalization */
@@ -187,7 +225,7 @@ static void one_fixed(OnnxWalk *w, const OnnxNode *node, int k)
     const Fixed *f = walk_fixed(w, node, 1 - k);
     const Active *a = walk_active(w, node, k);
     Curve scalar;
-    if (is_image(w, node, k) && normalization(w, node, k, f)) return;
+    if ((is_image(w, node, k) && normalization(w, node, k, f)) || scalar_trains(w, node, k)) return;
     if (walk_scalar(w, node, 1 - k, a->order.rank, &scalar))
         unary_of(w, node, k);
     else if (fixed_is_of_channels(f, &a->order))

@@ -78,7 +78,7 @@ static bool gain_of(OnnxWalk *w, int id, Standardized *s)
     if ((product = writer_of(w, id, "Mul")) && product->in_count == 2) {
         bool second = fixed_of(w, product->in[0]) && fixed_of(w, product->in[0])->count == 1;
         f = fixed_of(w, product->in[!second]);
-        if (!f || f->count != 1 || f->from.absent) return false;
+        if (!f || f->count != 1 || f->from.absent || !scalar_stays(w, product, f)) return false;
         s->scale = fixed_at(f, 0);
         id = product->in[second];
     }

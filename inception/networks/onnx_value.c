@@ -141,11 +141,29 @@ static bool is_of_batch(const Fixed *f, double x)
     return f->number && isfinite(times) && times > 0 && fmod(times, (double)BATCH_SIZE) == 0;
 }
 
+bool scalar_stays(OnnxWalk *w, const OnnxNode *node, const Fixed *f)
+{
+    OnnxSurvey *s = w->survey;
+    bool said = f->source || scalar_of(w, f) != SCALAR_LITERAL;
+    const char *name = f->source ? f->source : f->name;
+    if (!w->first || !said) return true;
+    if (!f->source && !walk_stays(w, node, f)) {
+        w->lost = true;
+        return false;
+    }
+    for (int i = 0; i < s->held_count; i++)
+        if (!strcmp(s->held[i], name)) return true;
+    if (ARRAY_ADD(s->held, s->held_count, "the constants of a network", name) != OK)
+        fail(w, ERR_MEMORY, "no memory for the constants of a network");
+    return true;
+}
+
 /* A number that both operands of the node have in common is what their curves are of. */
 bool walk_scalar(OnnxWalk *w, const OnnxNode *node, int k, int rank, Curve *curve)
 {
     const Fixed *f = walk_fixed(w, node, k);
     if (!f || f->count != 1 || f->rank > rank || f->from.absent || is_of_batch(f, fixed_at(f, 0))) return false;
+    if (!scalar_stays(w, node, f)) return false;
     *curve = curve_constant(fixed_at(f, 0));
     return true;
 }
@@ -340,6 +358,7 @@ bool walk_bind(OnnxWalk *w, const OnnxNode *node, const Fixed *fixed, const Want
                        .tensor = fixed->from,
                        .rank = wanted->rank,
                        .turned = wanted->turned,
+                       .scalar = wanted->scalar,
                        .reader = (int)(node - w->file->node)};
     static const char *const inputs[] = {"image",   "pixels",          "labels", "augment", "counter",
                                          "targets", "positive_weight", "weight", "dloss"};
@@ -391,7 +410,7 @@ Value walk_param(OnnxWalk *w, const OnnxNode *node, const Fixed *fixed, Wanted w
     if (there.id && graph_value(w->g, there)->role == ROLE_PARAM && shape_equal(graph_shape(w->g, there), wanted.shape))
         return there;
     Value v = graph_param(w->g, fixed->name, wanted.shape, wanted.init, wanted.decay);
-    if (wanted.rank >= 3) graph_rank(w->g, v, wanted.rank);
+    if (wanted.rank >= 3 || wanted.scalar) graph_rank(w->g, v, wanted.rank);
     return v;
 }
 

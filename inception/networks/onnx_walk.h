@@ -12,10 +12,11 @@ typedef struct Fixed {
     int rank;
     int64_t dims[NET_FILE_RANK], count;
     bool integer;
-    bool turned;      /* those of `tensor`, a matrix, transposed */
-    OnnxTensor from;  /* of the file, as a parameter may be; proto NULL: computed */
-    double *number;   /* computed; owned by the walk */
-    const char *name; /* as a parameter */
+    bool turned;        /* those of `tensor`, a matrix, transposed */
+    OnnxTensor from;    /* of the file, as a parameter may be; proto NULL: computed */
+    double *number;     /* computed; owned by the walk */
+    const char *name;   /* as a parameter */
+    const char *source; /* one number that was computed of this one, which may be trained; NULL: there is none */
 } Fixed;
 
 /* What is added at the border of an image. */
@@ -66,6 +67,7 @@ typedef struct Binding {
     bool turned; /* the file has {in, out} */
     bool head;
     bool shared; /* several nodes have it: they are trained as one */
+    bool scalar; /* one number that is added or multiplied */
     int reader;  /* the first of them */
     int rank;
     int64_t dims[NET_FILE_RANK]; /* as a NetTensor */
@@ -91,6 +93,8 @@ typedef struct OnnxSurvey {
     int binding_count;
     const char **constant; /* owned; the names, of the file, of initializers whose numbers were read and stay */
     int constant_count;
+    const char **held; /* owned; the names of single numbers that stay, though they may have been trained */
+    int held_count;
     MaskedNode *masked; /* owned */
     int masked_count;
     bool *means;     /* owned: [node_count] it makes one number of each channel of an image */
@@ -191,6 +195,7 @@ typedef struct Wanted {
     Init init;
     bool decay;
     bool turned; /* the file has the transposed matrix of `shape` */
+    bool scalar; /* see Binding */
 } Wanted;
 Value walk_param(OnnxWalk *w, const OnnxNode *node, const Fixed *fixed, Wanted wanted);
 /* "layer1.0.conv1" of "layer1.0.conv1.weight": what ops are named by. */
@@ -205,6 +210,8 @@ int64_t walk_classes(const OnnxWalk *w, const OnnxNode *node, int64_t in_file);
 
 /* The epsilon of a norm; false: it is refused, as without one the norm of equal numbers has no slope. */
 bool norm_epsilon(OnnxWalk *w, const OnnxNode *node, float *epsilon);
+/* A single number stays as it is in the file, which is said if it may be a parameter. False: another node trains it. */
+bool scalar_stays(OnnxWalk *w, const OnnxNode *node, const Fixed *fixed);
 
 /* The node's function of one number, after what `curve` is before; false if it is none. */
 bool curve_of_node(OnnxWalk *w, const OnnxNode *node, Curve *curve);
@@ -256,6 +263,13 @@ void build_unary(OnnxWalk *w, const OnnxNode *node);
 void build_binary(OnnxWalk *w, const OnnxNode *node);
 /* Whether these are one number for each channel of a value of this order: along the axis of the channels, and none else. */
 bool fixed_is_of_channels(const Fixed *fixed, const AxisOrder *order);
+
+/* ---- onnx_scalars.c */
+
+typedef enum Scalar { SCALAR_LITERAL, SCALAR_UNKNOWN, SCALAR_PARAMETER } Scalar;
+Scalar scalar_of(const OnnxWalk *w, const Fixed *fixed);
+/* The name of a number that may be trained, and of which this one is computed, if it is not that one itself; NULL: there is none. */
+const char *scalar_source(const OnnxWalk *w, const Fixed *fixed);
 
 /* ---- onnx_random.c */
 

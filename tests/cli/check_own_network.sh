@@ -233,6 +233,78 @@ assert after["net.w"].shape == (12, 6, 1, 1) and after["net.b"].shape == (12,)
 assert not np.isin(after["net.w"], before["net.w"]).any(), "the old classifier is there"
 PYTHON
 
+# ---- single numbers: the gain of a branch is trained from 0, what may be one or not is said; the classifier standardizes its weights
+"$python" - <<'PYTHON'
+import numpy as np, onnx
+from onnx import TensorProto, helper, numpy_helper
+random = np.random.default_rng(3)
+values = {name: random.standard_normal(shape).astype(np.float32) / 4 for name, shape in
+          (("stem.weight", (6, 1, 3, 3)), ("body.weight", (6, 6, 1, 1)), ("head.weight", (10, 6, 1, 1)), ("head.gain", (10, 1, 1, 1)), ("se.weight", (6, 6)))}
+values["body.skipinit_gain"], values["two"], values["temperature"] = np.array(0, np.float32), np.array(2, np.float32), np.array([0.5], np.float32)
+for name, dims in (("factors", [0, 6, 1, 1]), ("view", [1, 10, -1]), ("whole", [10, 6, 1, 1]), ("line", [-1])): values[name] = np.array(dims, np.int64)
+values["zeros"] = np.zeros(10, np.float32)
+node = helper.make_node
+nodes = [node("Conv", ["x", "stem.weight"], ["s"], strides=[3, 3]), node("GlobalAveragePool", ["s"], ["t"]), node("Flatten", ["t"], ["u"]),
+         node("Gemm", ["u", "se.weight"], ["v"]), node("Sigmoid", ["v"], ["z"]), node("Reshape", ["z", "factors"], ["factor"]), node("Mul", ["s", "factor"], ["a"]),
+         node("Conv", ["a", "body.weight"], ["b"]), node("Relu", ["b"], ["c"]),
+         node("Mul", ["c", "body.skipinit_gain"], ["d"]), node("Add", ["a", "d"], ["e"]), node("Mul", ["e", "two"], ["f"]),
+         node("GlobalAveragePool", ["f"], ["g"]),
+         node("Reshape", ["head.weight", "view"], ["rows"]), node("Reshape", ["head.gain", "line"], ["gains"]),
+         node("ReduceMean", ["rows"], ["mean"], axes=[0, 2], keepdims=0), node("ReduceMean", ["rows"], ["kept"], axes=[0, 2]),
+         node("Sub", ["rows", "kept"], ["apart"]), node("Mul", ["apart", "apart"], ["square"]),
+         node("ReduceMean", ["square"], ["var"], axes=[0, 2], keepdims=0),
+         node("BatchNormalization", ["rows", "gains", "zeros", "mean", "var"], ["normed"]), node("Reshape", ["normed", "whole"], ["w"]),
+         node("Conv", ["g", "w"], ["h"]), node("Flatten", ["h"], ["i"]), node("Div", ["i", "temperature"], ["y"])]
+graph = helper.make_graph(nodes, "gains", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 1, 28, 28])],
+                          [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 10])],
+                          [numpy_helper.from_array(v, k) for k, v in values.items()])
+onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), "gains.onnx")
+PYTHON
+"$towers" info gains.onnx >info 2>"$err" || complain "info of single numbers: $(cat "$err")"
+grep -q '^single numbers 2 trained, being named like parameters: body.skipinit_gain, temperature$' info || complain "info does not name a trained number: $(cat info)"
+grep -q '^held constant  1 single number that your network may have trained: two$' info || complain "info does not name a number that stays: $(cat info)"
+"$towers" train gains.onnx --data-path data --threads 1 --max-steps 12 --mean 0 --std 1 --lr 0.1 --towers 2 --batch-size 8 --experiment gains >"$out" 2>&1 || complain "single numbers: $(tail -n 2 "$out")"
+grep -q 'trained, being named like parameters: 2 single numbers of gains.onnx (body.skipinit_gain, temperature); --freeze NAME' "$out" || complain "the header does not name a trained number: $(head "$out")"
+grep -q 'held constant, .*: 1 single number of gains.onnx (two)' "$out" || complain "the header does not name a number that stays: $(head "$out")"
+train still gains.onnx --max-steps 4 --mean 0 --std 1 --freeze body.skipinit_gain
+train fresh gains.onnx --epochs 0 --mean 0 --std 1 --reset-head
+"$towers" train gains.onnx --dataset synthetic --classes 12 --max-steps 2 --batch-size 8 --threads 1 --mean 0 --std 1 --experiment dozen --quiet >"$out" 2>&1 || complain "12 classes of standardized weights: $(tail -n 2 "$out")"
+python3 - <<'PYTHON' # a state dict of PyTorch, where a single number has no dimensions
+import json
+data = open("runs/gains/last.safetensors", "rb").read()
+begin = 8 + int.from_bytes(data[:8], "little")
+about = json.loads(data[8:begin])
+assert about["body.skipinit_gain"]["shape"] == [1], about
+about["body.skipinit_gain"]["shape"] = []
+text = json.dumps({k: v for k, v in about.items() if k != "__metadata__"}).encode()
+open("state.safetensors", "wb").write(len(text).to_bytes(8, "little") + text + data[begin:])
+PYTHON
+train taken gains.onnx --epochs 0 --mean 0 --std 1 --pretrained state.safetensors
+cmp <(tensors runs/taken/last.safetensors) <(tensors runs/gains/last.safetensors) || complain "a single number is not taken from a state dict"
+for run in gains still fresh; do "$towers" export runs/$run $run-back.onnx --quiet 2>"$err" || complain "export of single numbers: $(cat "$err")"; done
+"$towers" export runs/gains whole.onnx --preprocess --quiet 2>"$err" || complain "export --preprocess of single numbers: $(cat "$err")"
+"$towers" predict runs/gains image-?.pgm --json --top 10 >said 2>"$err" || complain "predict with single numbers: $(cat "$err")"
+"$python" - <<'PYTHON' || complain "single numbers are not trained, kept or exported as they are"
+import json, numpy as np, onnx, onnxruntime
+from onnx import numpy_helper
+read = lambda f: {t.name: numpy_helper.to_array(t) for t in onnx.load(f).graph.initializer}
+first, gains, still, fresh = map(read, ("gains.onnx", "gains-back.onnx", "still-back.onnx", "fresh-back.onnx"))
+assert gains["body.skipinit_gain"].shape == () and gains["temperature"] != 0.5 and gains["body.skipinit_gain"] != 0 and gains["two"] == 2, gains
+assert still["body.skipinit_gain"] == 0 and (still["stem.weight"] != first["stem.weight"]).any()
+assert not np.isin(fresh["head.weight"], first["head.weight"]).any() and (fresh["head.gain"] == 1).all(), fresh
+assert (fresh["body.weight"] == first["body.weight"]).all()
+images = np.stack([np.frombuffer(open(f"image-{k}.pgm", "rb").read()[-784:], np.uint8).reshape(1, 28, 28) for k in range(8)])
+run = lambda f, x: (s := onnxruntime.InferenceSession(f, providers=["CPUExecutionProvider"])).run(None, {s.get_inputs()[0].name: x})[0]
+logits = run("gains-back.onnx", images.astype(np.float32) / 255)
+theirs = np.exp(logits - logits.max(1, keepdims=True))
+theirs /= theirs.sum(1, keepdims=True)
+for k, (row, line) in enumerate(zip(theirs, open("said"))):
+    ours = {int(p["class"]): p["probability"] for p in json.loads(line)["predictions"]}
+    assert all(abs(ours[c] - row[c]) < 1e-5 for c in ours) and len(ours) == 10, (ours, row)
+    whole = run("whole.onnx", images[k:k + 1].transpose(0, 2, 3, 1))
+    assert whole.shape == (1, 10) and np.abs(whole - row).max() < 1e-5, (whole, row)
+PYTHON
+
 # ---- a Sigmoid at the end is another loss, and outputs behind the first are auxiliary
 "$python" - <<'PYTHON'
 import onnx

@@ -658,3 +658,210 @@ TEST(test_standardized_head)
     has_head(true);
     has_head(false);
 }
+
+/* ---- single numbers */
+
+static const int64_t ones[] = {1, 1, 1, 1, 1};
+
+/* A convolution's result and a single number of the file, which comes first or second; of 3 channels, or of one. */
+static OnnxMaker *with_number(const char *type, const char *name, int rank, bool first, int64_t channels)
+{
+    OnnxMaker *m = started();
+    char operands[80];
+    maker_node(m, "Conv", "x conv.weight", "a");
+    maker_floats(m, "conv.weight", 4, SIZES(channels, 3, 1, 1));
+    snprintf(operands, sizeof operands, first ? "%s a" : "a %s", name);
+    maker_node(m, type, operands, "y");
+    *(float *)maker_floats(m, name, rank, ones)->raw_data.data = 0;
+    return ended(m, channels);
+}
+
+static void has_names(NetNames found, int count, const char *list)
+{
+    assert_int_equal(found.count, count);
+    assert_string_equal(found.list, list);
+}
+
+/* One parameter, spread to the channels, whose gradient is that of all of them together. */
+TEST(test_trained_numbers)
+{
+    static const char *const types[] = {"Mul", "Div", "Add", "Sub"};
+    for (int k = 0; k < 4; k++)
+        for (int i = 0; i < 8; i++) {
+            int rank = i & 1 ? 4 : 0, count;
+            good(with_number(types[k], "block.0.skipinit_gain", rank, i & 2, i & 4 ? 1 : 3));
+            if (k != 1 || !(i & 2)) trains(4); /* the slope of 1 / x has no limit */
+            const NetTensor *t = net_file_tensors(made, &count);
+            assert_int_equal(count, 4);
+            assert_string_equal(t[1].name, "block.0.skipinit_gain");
+            assert_int_equal(t[1].rank, rank ? 4 : 1);
+            assert_int_equal(t[1].dims[0], 1);
+            assert_true(t[1].data[0] == 0);
+            has_names(net_file_facts(made).scalars, 1, "block.0.skipinit_gain");
+            has_names(net_file_facts(made).held, 0, "");
+            net_file_close(made);
+        }
+    good(with_number("Mul", "alpha", 1, false, 3));
+    has_ops(0, "%0 = conv(image, conv.weight) 1x1 -> 1x3x8x8 f32 (conv)\n"
+               "%1 = spread_to(alpha) -> 1x3x1x1 f32 (spread_to)\n"
+               "%2 = mul(%0, %1) -> 1x3x8x8 f32 (y)\n"
+               "%3 = avg_pool(%2) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%4 = dense(%3, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    good(with_number("Div", "alpha", 0, true, 3));
+    has_ops(0, "%0 = conv(image, conv.weight) 1x1 -> 1x3x8x8 f32 (conv)\n"
+               "%1 = spread_to(alpha) -> 1x3x1x1 f32 (spread_to)\n"
+               "%2 = power(%0) exponent -1 -> 1x3x8x8 f32 (power)\n"
+               "%3 = mul(%2, %1) -> 1x3x8x8 f32 (y)\n"
+               "%4 = avg_pool(%3) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%5 = dense(%4, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+}
+
+/* What the node makes of a and the number. */
+TEST(test_orders_of_numbers)
+{
+    good(with_number("Div", "alpha", 1, false, 1));
+    has_ops(0, "%0 = conv(image, conv.weight) 1x1 -> 1x1x8x8 f32 (conv)\n"
+               "%1 = power(alpha) exponent -1 -> 1x1x1x1 f32 (power)\n"
+               "%2 = mul(%0, %1) -> 1x1x8x8 f32 (y)\n"
+               "%3 = avg_pool(%2) 8x8 -> 1x1x1x1 f32 (avg_pool)\n"
+               "%4 = dense(%3, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    good(with_number("Sub", "alpha", 1, false, 1));
+    has_ops(0, "%0 = conv(image, conv.weight) 1x1 -> 1x1x8x8 f32 (conv)\n"
+               "%1 = affine(alpha) scale -1 shift 0 -> 1x1x1x1 f32 (affine)\n"
+               "%2 = channel_spread(%1) -> 1x1x8x8 f32 (y)\n"
+               "%3 = add(%0, %2) -> 1x1x8x8 f32 (y)\n"
+               "%4 = avg_pool(%3) 8x8 -> 1x1x1x1 f32 (avg_pool)\n"
+               "%5 = dense(%4, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    good(with_number("Sub", "alpha", 1, true, 1));
+    has_ops(0, "%0 = conv(image, conv.weight) 1x1 -> 1x1x8x8 f32 (conv)\n"
+               "%1 = affine(%0) scale -1 shift 0 -> 1x1x8x8 f32 (affine)\n"
+               "%2 = channel_spread(alpha) -> 1x1x8x8 f32 (y)\n"
+               "%3 = add(%1, %2) -> 1x1x8x8 f32 (y)\n"
+               "%4 = avg_pool(%3) 8x8 -> 1x1x1x1 f32 (avg_pool)\n"
+               "%5 = dense(%4, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+}
+
+/* The file says so by what it calls a number, and by where it has it. */
+TEST(test_names_of_numbers)
+{
+    static const char *const trained[] = {"stages.0.1.skipinit_gain",
+                                          "alpha",
+                                          "layer_scale_2",
+                                          "net/rezero/alpha:0",
+                                          "net/alpha/read:0",
+                                          "StatefulPartitionedCall/mul/ReadVariableOp:0",
+                                          "logit_temperature"};
+    static const char *const constant[] = {"val_12",
+                                           "lifted_tensor_0",
+                                           "onnx::Mul_7",
+                                           "const_fold_opt__9",
+                                           "model/scale/mul/y:0",
+                                           "/block/Constant_output_0"};
+    static const char *const unknown[] = {"two", "scaled", "fill_1.tmp_0", "number_3"};
+    for (size_t i = 0; i < sizeof trained / sizeof *trained; i++) {
+        good(with_number("Add", trained[i], 0, false, 3));
+        has_names(net_file_facts(made).scalars, 1, trained[i]);
+        has_names(net_file_facts(made).held, 0, "");
+        net_file_close(made);
+    }
+    for (size_t i = 0; i < sizeof constant / sizeof *constant; i++) {
+        good(with_number("Add", constant[i], 0, false, 3));
+        has_names(net_file_facts(made).scalars, 0, "");
+        has_names(net_file_facts(made).held, 0, "");
+        net_file_close(made);
+    }
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        good(with_number("Add", unknown[i], 0, false, 3));
+        has_names(net_file_facts(made).scalars, 0, "");
+        has_names(net_file_facts(made).held, 1, unknown[i]);
+        net_file_close(made);
+    }
+}
+
+/* A factor in a graph that this program wrote. */
+TEST(test_own_numbers)
+{
+    OnnxMaker *m = with_number("Add", "scale_7", 1, false, 3);
+    m->model.producer_name = (char *)"towers";
+    good(m);
+    has_names(net_file_facts(made).scalars, 0, "");
+    has_names(net_file_facts(made).held, 0, "");
+    net_file_close(made);
+    m = with_number("Add", "scale_of_all", 1, false, 3);
+    m->model.producer_name = (char *)"towers";
+    good(m);
+    has_names(net_file_facts(made).scalars, 1, "scale_of_all");
+    net_file_close(made);
+}
+
+/* A node that makes the number, of the type Constant or another one. */
+static OnnxMaker *with_made_number(bool is_constant)
+{
+    OnnxMaker *m = started();
+    if (is_constant) {
+        maker_constant(m, "block.alpha", 0.5f);
+    } else {
+        maker_node(m, "Exp", "logit_scale", "block.alpha");
+        maker_value(m, "logit_scale", 0.5f);
+    }
+    maker_node(m, "Mul", "x block.alpha", "a");
+    maker_node(m, "Relu", "x", "b");
+    maker_node(m, "Add", "a b", "y");
+    return ended(m, 3);
+}
+
+TEST(test_numbers_that_stay)
+{
+    good(with_made_number(true));
+    has_names(net_file_facts(made).held, 0, "");
+    has_names(net_file_facts(made).scalars, 0, "");
+    net_file_close(made);
+    good(with_made_number(false)); /* what is trained is another number */
+    has_names(net_file_facts(made).held, 1, "logit_scale");
+    net_file_close(made);
+    OnnxMaker *m = started();
+    maker_node(m, "Clip", "x - net.limit", "a");
+    *(float *)maker_floats(m, "net.limit", 0, ones)->raw_data.data = 6;
+    maker_node(m, "Relu", "a", "y");
+    good(ended(m, 3));
+    has_names(net_file_facts(made).held, 1, "net.limit");
+    net_file_close(made);
+    m = started(); /* several, the first four of which are named */
+    maker_node(m, "Conv", "x conv.weight", "v0");
+    maker_floats(m, "conv.weight", 4, SIZES(3, 3, 1, 1));
+    for (int i = 0; i < 6; i++) {
+        char operands[40], name[20], made_here[16];
+        snprintf(name, sizeof name, i < 5 ? "b.gain%d" : "odd%d", i);
+        snprintf(operands, sizeof operands, "v%d %s", i, name);
+        snprintf(made_here, sizeof made_here, i < 5 ? "v%d" : "y", i + 1);
+        maker_node(m, "Mul", operands, made_here);
+        maker_value(m, name, 0.5f);
+    }
+    good(ended(m, 3));
+    has_names(net_file_facts(made).scalars, 5, "b.gain0, b.gain1, b.gain2, b.gain3, ...");
+    has_names(net_file_facts(made).held, 1, "odd5");
+    net_file_close(made);
+    m = started(); /* one that is both */
+    maker_node(m, "Conv", "x conv.weight", "a");
+    maker_floats(m, "conv.weight", 4, SIZES(3, 3, 1, 1));
+    maker_node(m, "Mul", "a b.gain", "b");
+    maker_value(m, "b.gain", 2);
+    maker_node(m, "Max", "b b.gain", "y");
+    refused(ended(m, 3), ERR_ARG, "Max 'y': its numbers 'b.gain' are trained by another node: export with");
+    assert_null(strstr(status_message(), "neither"));
+}
+
+/* The structure that a run keeps has the parameter without its value, and is read as the same network. */
+TEST(test_structure_of_numbers)
+{
+    NetFile *again;
+    char path[PATH_BYTES];
+    good(with_number("Mul", "block.0.alpha", 0, false, 3));
+    scratch_path(path, "structure.onnx");
+    assert_int_equal(net_file_structure_write(made, path), OK);
+    assert_int_equal(net_file_open(path, &again), OK);
+    assert_string_equal(net_file_digest(again), net_file_digest(made));
+    has_names(net_file_facts(again).scalars, 1, "block.0.alpha");
+    net_file_close(again);
+    net_file_close(made);
+}

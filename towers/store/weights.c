@@ -154,9 +154,18 @@ static float element(const StTensor *t, size_t i)
     }
 }
 
+static bool is_one_number(const StTensor *t)
+{
+    for (int d = 0; d < t->rank; d++)
+        if (t->dims[d] != 1) return false;
+    return true;
+}
+
+/* A single number has no dimensions in PyTorch's files, and one or more here. */
 static bool same_shape(const StTensor *have, const StTensor *want)
 {
     bool floats = have->dtype == ST_F32 || have->dtype == ST_F64 || have->dtype == ST_F16 || have->dtype == ST_BF16;
+    if (floats && is_one_number(have) && is_one_number(want)) return true;
     if (!floats || have->rank != want->rank) return false;
     for (int d = 0; d < have->rank; d++)
         if (have->dims[d] != want->dims[d]) return false;

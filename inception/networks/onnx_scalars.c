@@ -1,0 +1,73 @@
+/* Single numbers of a file that a node adds or multiplies: parameters, such as the gains of branches (Bachlechner et al. 2020,
+ * arXiv:2003.04887; De & Smith 2020, arXiv:2002.10444), or constants of a formula. A file does not say which; where it has them and what
+ * they are called does. What is no parameter by its name and no constant by its place stays as it is, and is said. */
+#include "inception/networks/onnx_walk.h"
+
+#include <ctype.h>
+
+/* The last part of a name: "alpha" of "block/alpha/read:0". */
+static const char *last_part(const char *name, size_t *length)
+{
+    size_t end = strlen(name);
+    const char *colon = strrchr(name, ':');
+    if (colon && !strchr(colon, '/')) end = (size_t)(colon - name);
+    if (end > 5 && !strncmp(name + end - 5, "/read", 5)) end -= 5;
+    size_t begin = end;
+    while (begin > 0 && !strchr("/.", name[begin - 1])) begin--;
+    *length = end - begin;
+    return name + begin;
+}
+
+/* Whether one of its words, which are separated by what is no letter, names what layers train. */
+static bool has_word_of_parameters(const char *part, size_t length)
+{
+    static const char *const words[] = {"alpha",  "beta",  "bias", "gain",        "gains",  "gamma",
+                                        "lambda", "scale", "temp", "temperature", "weight", "resweight"};
+    for (size_t at = 0; at < length;) {
+        size_t end = at;
+        while (end < length && isalpha((unsigned char)part[end])) end++;
+        for (size_t k = 0; k < sizeof words / sizeof *words; k++)
+            if (strlen(words[k]) == end - at && !strncasecmp(words[k], part + at, end - at)) return true;
+        at = end + 1;
+    }
+    return false;
+}
+
+/* "stages.0.0.gain": the modules of PyTorch that a parameter is in. */
+static bool is_path_of_modules(const char *name, const char *last)
+{
+    if (last == name || last[-1] != '.' || !strncmp(last, "tmp_", 4)) return false;
+    for (const char *at = name; *at; at++)
+        if (!isalnum((unsigned char)*at) && *at != '_' && *at != '.') return false;
+    return true;
+}
+
+/* What exporters call the constants of a formula: "val_12", "lifted_tensor_0", "onnx::Mul_7", "const_fold_opt__9", "mul/y:0"; this program
+ * "scale_7". */
+static bool is_made_up(const OnnxFile *file, const char *name, const char *last, size_t length)
+{
+    const char *producer = file->model->producer_name, *number = strrchr(last, '_');
+    bool own = producer && !strcmp(producer, "towers") && last == name && number && isdigit((unsigned char)number[1]);
+    bool numbered =
+        (!strncmp(last, "val_", 4) && isdigit((unsigned char)last[4])) || !strncmp(last, "lifted_tensor_", 14);
+    return own || numbered || length <= 1 || strstr(name, "onst") || strstr(name, "::");
+}
+
+Scalar scalar_of(const OnnxWalk *w, const Fixed *f)
+{
+    if (!f->from.proto || f->number || f->integer || f->count != 1) return SCALAR_LITERAL;
+    int writer = w->file->value[onnx_value(w->file, f->name)].writer;
+    size_t length;
+    const char *last = last_part(f->name, &length);
+    if (writer >= 0 && !strcmp(w->file->node[writer].type, "Constant")) return SCALAR_LITERAL;
+    if (strstr(f->name, "ReadVariableOp")) return SCALAR_PARAMETER;
+    if (is_made_up(w->file, f->name, last, length)) return SCALAR_LITERAL;
+    return is_path_of_modules(f->name, last) || has_word_of_parameters(last, length) ? SCALAR_PARAMETER
+                                                                                     : SCALAR_UNKNOWN;
+}
+
+const char *scalar_source(const OnnxWalk *w, const Fixed *f)
+{
+    if (f->source) return f->source;
+    return scalar_of(w, f) == SCALAR_PARAMETER ? f->name : NULL;
+}
