@@ -396,7 +396,7 @@ static void save(int64_t step)
     Sample sample;
     sample_make(&sample, step, BALLAST);
     recording = true;
-    Status st = checkpoint_save(run, &sample.content, 1, -1);
+    Status st = checkpoint_save(run, &sample.content, 1, NULL, 0);
     recording = false;
     if (st != OK) fail_msg("%s", status_message());
     call_add(CALL_SAVED)->step = step;

@@ -70,7 +70,7 @@ static Status save(int64_t step, int keep, int64_t protect)
 {
     Sample sample;
     sample_make(&sample, step, 500);
-    Status st = checkpoint_save(scratch, &sample.content, keep, protect);
+    Status st = checkpoint_save(scratch, &sample.content, keep, &protect, 1);
     sample_free(&sample);
     return st;
 }
@@ -358,7 +358,7 @@ TEST_WITH(a_file_system_without_rename_flags_will_do, scratch_make, scratch_drop
     without_flags = true;
     assert_int_equal(save(1, 9, -1), OK);
     sample_make(&sample, 1, 700);
-    Status st = checkpoint_save(scratch, &sample.content, 9, -1);
+    Status st = checkpoint_save(scratch, &sample.content, 9, NULL, 0);
     sample_free(&sample);
     assert_int_equal(st, OK);
     assert_int_equal(newest(), 1);
@@ -431,12 +431,12 @@ TEST_WITH(nonsense_is_not_saved, scratch_make, scratch_drop)
     Sample sample;
     sample_make(&sample, 1, 1);
     sample.content.state_json = "[1]";
-    assert_int_equal(checkpoint_save(scratch, &sample.content, 1, -1), ERR_ARG);
+    assert_int_equal(checkpoint_save(scratch, &sample.content, 1, NULL, 0), ERR_ARG);
     sample.content.state_json = "{\"step\": 1, \"step\": 2}";
-    assert_int_equal(checkpoint_save(scratch, &sample.content, 1, -1), ERR_ARG);
+    assert_int_equal(checkpoint_save(scratch, &sample.content, 1, NULL, 0), ERR_ARG);
     sample.content.state_json = "{}";
     sample.content.step = -1;
-    assert_int_equal(checkpoint_save(scratch, &sample.content, 1, -1), ERR_ARG);
+    assert_int_equal(checkpoint_save(scratch, &sample.content, 1, NULL, 0), ERR_ARG);
     sample_free(&sample);
     assert_int_equal(newest(), -1);
     assert_int_equal(temporaries(), 0);

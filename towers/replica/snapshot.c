@@ -130,7 +130,7 @@ static void *saving_run(void *context)
     char path[PATH_BYTES];
     if (s->threaded) progress_of_thread(&s->progress);
     s->status = metrics_sync(s->metrics);
-    if (s->status == OK) s->status = checkpoint_save(s->run_dir, &s->content, s->keep, s->best_step);
+    if (s->status == OK) s->status = checkpoint_save(s->run_dir, &s->content, s->keep, &s->best_step, 1);
     if (s->status != OK) status_keep(&s->words);
     if (s->best) {
         s->best_status = path_join(path, s->run_dir, "best.safetensors");

@@ -156,16 +156,23 @@ static Status published_verify(const char *ckpt, const char *path)
     return FAIL(ERR_IO, "the checkpoint just written cannot be read back (is the disk failing?): %s", why);
 }
 
-/* Remove all checkpoints but the `keep` newest, the protected one and the one just saved (which is not the newest after
+static bool is_held(int64_t step, const int64_t held[], int count)
+{
+    for (int i = 0; i < count; i++)
+        if (held[i] == step) return true;
+    return false;
+}
+
+/* Remove all checkpoints but the `keep` newest, those that are held and the one just saved (which is not the newest after
  * a run went back to an older one). If a removal fails, the next save tries again. */
-static void prune(const char *ckpt, int keep, int64_t protect, int64_t saved)
+static void prune(const char *ckpt, int keep, const int64_t held[], int held_count, int64_t saved)
 {
     char path[PATH_BYTES], temporary[PATH_BYTES];
     int64_t *steps = NULL;
     int count = 0;
     if (steps_list(ckpt, &steps, &count) != OK) return;
     for (int i = keep < 1 ? 1 : keep; i < count; i++) {
-        if (steps[i] == protect || steps[i] == saved || step_path(path, ckpt, steps[i]) != OK ||
+        if (is_held(steps[i], held, held_count) || steps[i] == saved || step_path(path, ckpt, steps[i]) != OK ||
             path_temporary(temporary, path) != OK)
             continue;
         if (place_rename(path, temporary, 0) != 0) continue;
@@ -174,7 +181,8 @@ static void prune(const char *ckpt, int keep, int64_t protect, int64_t saved)
     free(steps);
 }
 
-Status checkpoint_save(const char *run_dir, const CheckpointContent *content, int keep, int64_t protect)
+Status checkpoint_save(const char *run_dir, const CheckpointContent *content, int keep, const int64_t held[],
+                       int held_count)
 {
     Status st = OK;
     char ckpt[PATH_BYTES], path[PATH_BYTES], temporary[PATH_BYTES];
@@ -205,7 +213,7 @@ Status checkpoint_save(const char *run_dir, const CheckpointContent *content, in
     TRY_OUT(latest_write(ckpt, content->step));
     TRY_OUT(published_verify(ckpt, path));
     if (*aside) (void)!tree_remove(aside);
-    prune(ckpt, keep, protect, content->step);
+    prune(ckpt, keep, held, held_count, content->step);
 out:
     (void)!tree_remove(temporary); /* a failed save, or the checkpoint that was replaced */
     return st;

@@ -26,9 +26,10 @@ typedef struct CheckpointContent {
     int metadata_count;
 } CheckpointContent;
 
-/* Save under RUN/ckpt, then prune all but the `keep` newest and step `protect` (-1: none). If it fails, older
+/* Save under RUN/ckpt, then prune all but the `keep` newest and those of the steps in `held` (-1: none). If it fails, older
  * checkpoints are untouched. Errors: ERR_IO (which call, which file, errno). */
-NODISCARD Status checkpoint_save(const char *run_dir, const CheckpointContent *content, int keep, int64_t protect);
+NODISCARD Status checkpoint_save(const char *run_dir, const CheckpointContent *content, int keep, const int64_t held[],
+                                 int held_count);
 
 typedef struct Checkpoint {
     char path[4096];

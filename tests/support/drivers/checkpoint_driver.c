@@ -24,7 +24,7 @@ static int save(const char *run, char **argv)
 {
     Sample sample;
     sample_make(&sample, atoll(argv[0]), (size_t)atoll(argv[1]));
-    Status st = checkpoint_save(run, &sample.content, atoi(argv[2]), -1);
+    Status st = checkpoint_save(run, &sample.content, atoi(argv[2]), NULL, 0);
     sample_free(&sample);
     return st == OK ? 0 : failed(st);
 }
@@ -70,7 +70,7 @@ static int older(const char *directory, const char *run, char **keys, int count)
     content.train_count = tensors_of(checkpoint->train, &train);
     content.model = model;
     content.train = train;
-    st = checkpoint_save(run, &content, 1, -1);
+    st = checkpoint_save(run, &content, 1, NULL, 0);
     free(model);
     free(train);
     checkpoint_close(checkpoint);
