@@ -18,6 +18,7 @@
 #include "towers/replica/norm_values.h"
 #include "towers/store/pretrained.h"
 #include "towers/store/run_dir.h"
+#include "towers/supervisor/after_checkpoint.h"
 #include "towers/supervisor/restart.h"
 #include "towers/train/introduction.h"
 #include "towers/train/mlperf_log.h"
@@ -178,6 +179,30 @@ Status train_open(Options *options, JobFiles *files)
     return hosts_lead(files) ? job_survey(options, files) : OK;
 }
 
+/* The end of --after-checkpoint, when the directory has all that a run leaves there. Who has sent a second signal wants no more, and a
+ * directory that has gone has no name for the command. Its failure is that of a run that has none; else it is a warning. */
+static Status after_run(JobFiles *files, const TrainResult *result, Status trained, Status st)
+{
+    StatusText words;
+    TrainJob *job = &files->job;
+    bool waits =
+        !result->abandoned && !result->moved && !result->complete && (trained != ERR_INTERRUPTED || result->saved);
+    if (!job->offers) return st;
+    status_keep(&words);
+    Status ended = after_checkpoint_end(job, waits);
+    if (st != OK) {
+        if (ended != OK) console_warn(&(Console){0}, "%s", status_message());
+        st = status_restore(st, &words);
+    } else {
+        st = ended;
+    }
+    if (!result->abandoned && atomic_load(&job->offers->count))
+        outcome_again(job, result, trained, st, ending_exit_code(st, &files->ending));
+    offers_destroy(job->offers);
+    job->offers = NULL;
+    return st;
+}
+
 Status train_command(const Options *options, JobFiles *files, FILE *to)
 {
     int lock = -1;
@@ -211,6 +236,7 @@ Status train_command(const Options *options, JobFiles *files, FILE *to)
                     notes.absent);
     Status st = run_dir_open(options, files, &lock);
     if (st == OK) st = hosts_begin(options, files);
+    if (st == OK && leads) st = after_checkpoint_start(&files->job);
     if (st != OK) {
         run_dir_release(lock);
         return st;
@@ -218,7 +244,9 @@ Status train_command(const Options *options, JobFiles *files, FILE *to)
     outlet_open(OUTLET_STDOUT);
     st = train_run(&files->job, &result);
     files->ending = train_ending(&files->job, &result);
-    if (result.abandoned || !leads) return st;          /* the storage of the run directory may hang */
+    const Status trained = st;
+    if (result.abandoned || !leads)
+        return after_run(files, &result, trained, st);  /* the storage of the run directory may hang */
     bool begun = st != ERR_ARG && st != ERR_CHECKPOINT; /* after a refused resume keep the old report */
     if (st == OK && result.step == 0) begun = false;    /* --epochs 0: nothing to report */
     if (result.complete) begun = false;                 /* its report is there */
@@ -229,8 +257,9 @@ Status train_command(const Options *options, JobFiles *files, FILE *to)
     Status printed = options->json && ended ? result_json(files, &result) : OK;
     if (st == OK) {
         st = output_end(printed, &files->ending);
-        if (st != OK) outcome_unprinted(job, &result, ending_exit_code(st, &files->ending));
+        if (st != OK) outcome_again(job, &result, trained, st, ending_exit_code(st, &files->ending));
     }
+    st = after_run(files, &result, trained, st);
     run_dir_release(lock);
     return st;
 }

@@ -25,6 +25,8 @@ enum {
     DEVICE_WAIT_MS = 100,    /* for an event of a device */
     DEVICE_READ_MS = 1000,   /* between readings of the telemetry of devices */
     SWEEP_LOOK_MS = 200,     /* of a sweep, at its runs */
+    COMMAND_LOOK_MS = 50,    /* at checkpoints that are ready for a command, and at the command */
+    COMMAND_SHOWN_MS = 1000, /* between drawings, on a terminal, of how long a command is waited for */
     CONTROL_BEAT_MS = 1000,  /* between signs of life of a program */
     HEARTBEAT_SECONDS = 10,  /* between writings of heartbeat.json, whose directory is looked at every second */
 
@@ -72,6 +74,9 @@ enum {
     CONTROL_FILES_MS = 120000,      /* for the files of all programs, which are brought before the results */
     OUTLET_STALL_MS = 1000,         /* for a reader of a stream to read something */
     HEARTBEAT_LEAVE_MS = 1000,      /* for a heartbeat that storage delays */
+    COMMAND_LEAVE_MS = 2000,        /* for a command to end after SIGTERM, before SIGKILL */
+    COMMAND_SAID_MS = 2000,         /* of waiting for a command, before it is said */
+    COMMAND_AGAIN_MS = 60000,       /* until that is said again */
     OUTCOME_ANSWER_MS = 2000,       /* for storage to take the outcome, before a warning */
     OUTCOME_WAIT_MS = 60000,        /* after that; --comm-timeout, if it is longer */
     RESTART_LONGEST_S = 60          /* between a crash and the next start; at first 1 s */
@@ -93,4 +98,6 @@ static_assert(GRACE_MS + EXPLAIN_MS < CONTROL_FAILED_MS, "other programs wait fo
 static_assert(CAUSE_MS < CONTROL_FAILED_MS, "the cause comes before the results are given up");
 static_assert(CONTROL_FAILED_MS < AGREED_MS && LEAVE_MS < DEVICE_LEAVE_MS && OUTCOME_ANSWER_MS < OUTCOME_WAIT_MS,
               "who needs longer has longer");
+static_assert(COMMAND_LEAVE_MS + 2 * COMMAND_LOOK_MS < LEAVE_MS && LEAVE_MS < HOLDER_MS,
+              "a command has ended before its run, or the next trainer, gives up waiting for it");
 static_assert(MEET_NOTE_MS < MEET_AGAIN_MS && NET_ATTEMPT_MS <= HELLO_MS, "one attempt is made before it is said");

@@ -11,6 +11,7 @@
 #include "towers/graph/program.h"
 #include "towers/record/metrics.h"
 #include "towers/replica/ledger.h"
+#include "towers/replica/offers.h"
 #include "towers/replica/policy.h"
 #include "towers/replica/schedule.h"
 
@@ -132,8 +133,11 @@ typedef struct TrainJob {
     const char *initial_weights;       /* file of weights to start from (weights_open); NULL: none */
     bool reset_head;                   /* do not load its classifiers */
     CheckpointPolicy checkpoint;
-    int64_t max_restarts; /* after crashes of towers (restart.h) */
-    int64_t restarts;     /* so far, of this call */
+    const char *after_checkpoint;     /* borrowed: a command for each checkpoint (after_checkpoint.h); NULL: none */
+    int64_t after_checkpoint_timeout; /* seconds that the end of the run waits for it */
+    Offers *offers;                   /* of checkpoints to that command; borrowed; NULL: there is none */
+    int64_t max_restarts;             /* after crashes of towers (restart.h) */
+    int64_t restarts;                 /* so far, of this call */
     int64_t preempt_exit; /* exit code after a signal has stopped the run and its state was saved; -1: 128 + signal */
     LossReport report;
     bool report_l2; /* add the L2 term to the displayed loss */

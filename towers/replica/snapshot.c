@@ -103,6 +103,7 @@ struct Saving {
     const Metrics *metrics;    /* borrowed */
     int keep;
     int64_t best_step; /* whose checkpoint is kept; -1: none */
+    Offers *offers;    /* borrowed from the job; NULL */
     bool best;
     pthread_t thread;
     bool threaded;
@@ -128,9 +129,11 @@ static void *saving_run(void *context)
 {
     Saving *s = context;
     char path[PATH_BYTES];
+    int64_t held[3] = {s->best_step};
     if (s->threaded) progress_of_thread(&s->progress);
     s->status = metrics_sync(s->metrics);
-    if (s->status == OK) s->status = checkpoint_save(s->run_dir, &s->content, s->keep, &s->best_step, 1);
+    offers_held(s->offers, held + 1);
+    if (s->status == OK) s->status = checkpoint_save(s->run_dir, &s->content, s->keep, held, 3);
     if (s->status != OK) status_keep(&s->words);
     if (s->best) {
         s->best_status = path_join(path, s->run_dir, "best.safetensors");
@@ -138,6 +141,7 @@ static void *saving_run(void *context)
             s->best_status = safetensors_replace(path, s->model.tensor, s->model.count, s->about.pair, s->about.count);
         if (s->best_status != OK) status_keep(&s->best_words);
     }
+    if (s->status == OK) offers_put(s->offers, s->content.step); /* whoever takes it finds the best weights, too */
     atomic_store(&s->ended, true);
     return NULL;
 }
@@ -193,6 +197,7 @@ static Status content_describe(TowerProcess *p, Saving *s)
                                      .metadata_count = s->about.count};
     s->run_dir = p->job->run_dir;
     s->keep = p->job->checkpoint.keep;
+    s->offers = p->job->offers;
     s->best_step = p->run.best_step > 0 ? p->run.best_step : -1;
     return OK;
 }

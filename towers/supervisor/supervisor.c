@@ -18,6 +18,7 @@
 #include "nccl_sync/comm_record.h"
 #include "nccl_sync/hosts/control.h"
 #include "towers/guard/stack.h"
+#include "towers/supervisor/after_checkpoint.h"
 #include "towers/supervisor/device_watch.h"
 #include "towers/supervisor/host_files.h"
 #include "towers/supervisor/stop_signals.h"
@@ -456,6 +457,7 @@ static void tick(Supervisor *s)
     int wait_status;
     struct rusage used;
     for (pid_t pid; (pid = wait4(-1, &wait_status, WNOHANG, &used)) > 0;) {
+        after_checkpoint_reaped(s->job, pid);
         for (int r = 0; r < s->towers.count; r++) {
             if (s->towers.child[r].pid != pid) continue;
             s->towers.child[r].pid = 0;
@@ -475,6 +477,7 @@ static void tick(Supervisor *s)
     devices_check(s);
     int64_t grace_ns = failure_explains(s) ? EXPLAIN_MS * 1000000ll : 0;
     if (s->kill_at_ns && clock_ns() > s->kill_at_ns + grace_ns) children_kill(&s->towers);
+    after_checkpoint_look(s->job, &s->console);
     console_update(&s->console);
 }
 

@@ -148,10 +148,17 @@ static json_t *outcome_json(const char *word, int exit_code, const char *why, co
                             const TrainResult *result)
 {
     char now[32];
+    const Offers *o = job->offers;
     now_text(now);
-    return json_pack("{s:s, s:s, s:i, s:o, s:I, s:I, s:i}", "outcome", word, "time", now, "exit_code", exit_code,
-                     "message", json_text(why), "step", (json_int_t)result->step, "restarts", (json_int_t)job->restarts,
-                     "signal", result->signal);
+    json_t *root = json_pack("{s:s, s:s, s:i, s:o, s:I, s:I, s:i}", "outcome", word, "time", now, "exit_code",
+                             exit_code, "message", json_text(why), "step", (json_int_t)result->step, "restarts",
+                             (json_int_t)job->restarts, "signal", result->signal);
+    if (root && o)
+        json_object_set_new(root, "after_checkpoint",
+                            json_pack("{s:I, s:I, s:I}", "run", (json_int_t)atomic_load(&o->run), "failed",
+                                      (json_int_t)atomic_load(&o->failed), "skipped",
+                                      (json_int_t)atomic_load(&o->skipped)));
+    return root;
 }
 
 /* Those who watch the console see the cause first, whatever storage does. */
@@ -206,11 +213,12 @@ bool outcome_write(const TrainJob *job, int rank, const char *host, Status statu
     return written;
 }
 
-void outcome_unprinted(const TrainJob *job, const TrainResult *result, int exit_code)
+void outcome_again(const TrainJob *job, const TrainResult *result, Status trained, Status status, int exit_code)
 {
     StatusText kept;
     status_keep(&kept);
-    json_t *root = outcome_json(outcome_word(OK, result), exit_code, kept.message, job, result);
-    (void)outcome_put(job, root, "", kept.message);
-    (void)!status_restore(ERR_IO, &kept);
+    const char *why = status == OK ? result->ending : kept.message;
+    json_t *root = outcome_json(outcome_word(trained, result), exit_code, why, job, result);
+    (void)outcome_put(job, root, "", *why ? why : "the run has ended");
+    if (status != OK) (void)!status_restore(status, &kept);
 }

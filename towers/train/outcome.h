@@ -34,6 +34,7 @@ void outcome_forget(const char *run_dir);
  * (--comm-timeout, if it is longer); after two seconds the console says what is not recorded yet. */
 bool outcome_write(const TrainJob *job, int rank, const char *host, Status status, const char *message,
                    const TrainResult *result);
-/* The training has ended well, and outcome_write has said so, but the process exits with this code, because its result could
- * not be printed: the thread's message says why. */
-void outcome_unprinted(const TrainJob *job, const TrainResult *result, int exit_code);
+/* The training has ended with the status `trained`, and outcome_write has said so, but what followed ends with another one, with whose
+ * code the process exits (its result could not be printed), or there is more to say (offers.h): write outcome.json again. Of a
+ * failure, the thread's message says why. */
+void outcome_again(const TrainJob *job, const TrainResult *result, Status trained, Status status, int exit_code);
