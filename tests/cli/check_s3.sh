@@ -39,6 +39,13 @@ train() { # NAME ARGUMENT...
 }
 same() { cmp -s <(tensors runs/local/last.safetensors) <(tensors "runs/$1/last.safetensors") || complain "$1: other weights than from local shards"; }
 
+# ---- shards of several kinds are refused before any of them comes
+: >requests
+for several in "s3://pets/mds/train/::s3://pets/tar/" "s3://pets/tar/::s3://pets/mds/train/" "s3://pets/mds/train/::s3://pets/$one"; do
+    at_store refuses 3 "but others are " info "$several"
+    [[ -z $(find "fresh/$calls" -name '*.tar' -o -name '*.mds') ]] || complain "$several: shards have come: $(find "fresh/$calls")"
+done
+
 # ---- the same bits; a warm cache needs neither keys nor store
 train local --data-path sets/tar || complain "local shards: $(cat said/local.err)"
 at_store train tars --data-path "s3://pets/$tars" || complain "tars: $(tail -n 3 said/tars.err)"

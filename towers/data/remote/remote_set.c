@@ -251,9 +251,9 @@ static Status listing_refuse(const CacheConfig *config, const char *folder)
 }
 
 /* The shards of a listed folder, and their paths in the cache. */
-static Status listed_add(const CacheConfig *config, RemoteSet *set, const char *folder, FILE *paths)
+static Status listed_add(const CacheConfig *config, RemoteSet *set, const char *folder, ShardKind *kind, FILE *paths)
 {
-    char place[PATH_BYTES];
+    char place[PATH_BYTES], address[2 * PATH_BYTES];
     size_t i;
     json_t *listing, *one;
     Status st = OK;
@@ -265,6 +265,8 @@ static Status listed_add(const CacheConfig *config, RemoteSet *set, const char *
     {
         const char *name = json_string_value(one);
         if (!name || strchr(name, '/')) TRY_OUT(listing_refuse(config, folder));
+        snprintf(address, sizeof address, "%s%s", folder, name);
+        TRY_OUT(shard_kind_take(kind, address, shard_named(name)));
         TRY_OUT(object_below(set, folder, strlen(folder), name, false));
         fprintf(paths, "%s%s/%s", i ? "::" : "", place, name);
     }
@@ -377,12 +379,22 @@ static void indexes_drop(const CacheConfig *config, const Names *names)
     }
 }
 
+/* Objects of several kinds are refused before any of them comes. */
+static Status kind_take(ShardKind *kind, const char *address)
+{
+    ShardKind is = is_folder(address) ? SHARD_MDS : shard_named(strrchr(address, '/') + 1);
+    return is == SHARD_NONE || is == SHARD_PACKED
+               ? OK
+               : shard_kind_take(kind, address, is); /* others have words of their own */
+}
+
 /* What the folders of a set have, by index or list. Where there is a list, the path of the set names each shard, since other objects of the
  * folder may be in the cache, too. */
 static Status folders_add(const CacheConfig *config, const Names *names, RemoteSet *set)
 {
     char place[PATH_BYTES];
     bool any_listed = false;
+    ShardKind kind = SHARD_NONE;
     Draft draft;
     Status st = draft_begin(&draft, "the path of a set");
     if (st != OK) return st;
@@ -392,10 +404,11 @@ static Status folders_add(const CacheConfig *config, const Names *names, RemoteS
         any_listed = any_listed || listed;
         if (i) fputs("::", draft.to);
         if (listed) {
-            st = listed_add(config, set, name, draft.to);
+            st = listed_add(config, set, name, &kind, draft.to);
             continue;
         }
-        st = cache_place(config, name, place);
+        st = kind_take(&kind, name);
+        if (st == OK) st = cache_place(config, name, place);
         if (st == OK) fputs(place, draft.to);
         if (st == OK && is_folder(name)) st = folder_add(config, set, name);
     }
@@ -412,15 +425,15 @@ static Status names_bring(const CacheConfig *config, const Names *names, RemoteS
 {
     bool folders = false;
     for (int i = 0; i < names->count; i++) {
-        bool folder = is_folder(names->name[i]);
-        bool classed = i > 0 && is_beside(names->name[i], names->name[i - 1]);
-        folders = folders || folder;
-        if (folder)
-            TRY(index_add(set, names->name[i]));
-        else
-            TRY(file_add(set, names->name[i], &classed));
+        if (!is_folder(names->name[i])) continue;
+        folders = true;
+        TRY(index_add(set, names->name[i]));
     }
     if (folders) TRY(cache_bring(config, &set->objects, &set->state));
+    for (int i = 0; i < names->count; i++) {
+        bool classed = i > 0 && is_beside(names->name[i], names->name[i - 1]);
+        if (!is_folder(names->name[i])) TRY(file_add(set, names->name[i], &classed));
+    }
     Status st = folders_add(config, names, set);
     if (st == ERR_IO || st == ERR_FORMAT) indexes_drop(config, names);
     if (st != OK) return st;

@@ -12,6 +12,15 @@
 static const char *const kind_names[SHARD_KINDS] = {
     [SHARD_TAR] = "WebDataset tars", [SHARD_TFRECORD] = "TFRecords", [SHARD_MDS] = "MDS shards"};
 
+Status shard_kind_take(ShardKind *of, const char *path, ShardKind kind)
+{
+    if (*of && kind != *of)
+        return FAIL(ERR_FORMAT, "'%s' is one of the %s, but others are %s: expected one kind", path, kind_names[kind],
+                    kind_names[*of]);
+    *of = kind;
+    return OK;
+}
+
 void shard_set_free(ShardSet *set)
 {
     for (int s = 0; s <= SPLITS; s++) names_free(&set->of[s]);
@@ -156,10 +165,7 @@ static Status shard_note(ShardSet *set, const char *path, ShardKind kind, Split 
                     "'%s' is compressed: images in it cannot be read at random; unpack it first (gunzip, zstd "
                     "-d), or, if it holds folders of images, unpack these (tar -xf)",
                     path);
-    if (set->kind && kind != set->kind)
-        return FAIL(ERR_FORMAT, "'%s' is one of the %s, but others are %s: expected one kind", path, kind_names[kind],
-                    kind_names[set->kind]);
-    set->kind = kind;
+    TRY(shard_kind_take(&set->kind, path, kind));
     return names_add(&set->of[split], path);
 }
 

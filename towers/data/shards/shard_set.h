@@ -29,6 +29,9 @@ unsigned shards_splits(const char *path);
 /* The paths of a list in braces, in order: ERR_ARG if a brace is not closed or there are too many. */
 NODISCARD Status braces_expand(const char *pattern, Names *paths);
 
+/* A set has shards of one kind, *of, which its first shard gives: ERR_FORMAT naming this one if it is of another. */
+NODISCARD Status shard_kind_take(ShardKind *of, const char *path, ShardKind kind);
+
 /* All shards of a path, sorted unless it is a list. */
 NODISCARD Status shard_set_find(const char *path, ShardSet *set);
 void shard_set_free(ShardSet *set);
