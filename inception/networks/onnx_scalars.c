@@ -60,10 +60,11 @@ Scalar scalar_of(const OnnxWalk *w, const Fixed *f)
     size_t length;
     const char *last = last_part(f->name, &length);
     if (writer >= 0 && !strcmp(w->file->node[writer].type, "Constant")) return SCALAR_LITERAL;
-    if (strstr(f->name, "ReadVariableOp")) return SCALAR_PARAMETER;
-    if (is_made_up(w->file, f->name, last, length)) return SCALAR_LITERAL;
-    return is_path_of_modules(f->name, last) || has_word_of_parameters(last, length) ? SCALAR_PARAMETER
-                                                                                     : SCALAR_UNKNOWN;
+    bool variable = strstr(f->name, "ReadVariableOp") != NULL;
+    if (!variable && is_made_up(w->file, f->name, last, length)) return SCALAR_LITERAL;
+    if (w->file->structure && !f->from.absent) return SCALAR_UNKNOWN; /* the run of this file has it so */
+    return variable || is_path_of_modules(f->name, last) || has_word_of_parameters(last, length) ? SCALAR_PARAMETER
+                                                                                                 : SCALAR_UNKNOWN;
 }
 
 const char *scalar_source(const OnnxWalk *w, const Fixed *f)

@@ -865,3 +865,21 @@ TEST(test_structure_of_numbers)
     net_file_close(again);
     net_file_close(made);
 }
+
+/* A run of a version that trained no single numbers: the structure that it keeps has their values, which stay. */
+TEST(test_numbers_of_older_runs)
+{
+    static const char *const names[] = {"block.0.alpha", "net/alpha/ReadVariableOp:0"};
+    Onnx__StringStringEntryProto mark = ONNX__STRING_STRING_ENTRY_PROTO__INIT, *list[] = {&mark};
+    mark.key = (char *)"towers_structure";
+    mark.value = (char *)"1";
+    for (int i = 0; i < 2; i++) {
+        OnnxMaker *m = with_number("Add", names[i], 0, false, 3);
+        m->model.metadata_props = list;
+        m->model.n_metadata_props = 1;
+        good(m);
+        has_names(net_file_facts(made).scalars, 0, "");
+        has_names(net_file_facts(made).held, 1, names[i]);
+        net_file_close(made);
+    }
+}
