@@ -154,6 +154,7 @@ static bool normalization(OnnxWalk *w, const OnnxNode *node, int k, const Fixed 
          div = !strcmp(node->type, "Div");
     if (channels > 3 || (k == 1 && (sub || div)) || !(add || sub || mul || div) || f->integer) return false;
     if (f->count != 1 && !fixed_is_of_channels(f, &order)) return false;
+    if (!walk_stays(w, node, f)) return true;
     for (int64_t c = 0; c < channels && w->first; c++) {
         float x = (float)fixed_at(f, f->count == 1 ? 0 : c);
         if (!s->normalizes) s->scale[c] = 1, s->shift[c] = 0;

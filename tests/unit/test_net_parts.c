@@ -883,3 +883,15 @@ TEST(test_numbers_of_older_runs)
         net_file_close(made);
     }
 }
+
+/* Of a run's file the mean could not be read. */
+TEST(test_mean_that_is_trained)
+{
+    OnnxMaker *m = started();
+    maker_node(m, "Sub", "x net.gain", "a");
+    maker_value(m, "net.gain", 0.5f);
+    maker_node(m, "Conv", "a conv.weight", "b");
+    maker_floats(m, "conv.weight", 4, SIZES(3, 3, 1, 1));
+    maker_node(m, "Mul", "b net.gain", "y");
+    refused(ended(m, 3), ERR_ARG, "Mul 'y': its weights 'net.gain' are constants of another node: export with");
+}
