@@ -18,17 +18,13 @@ static Graph *new_graph(Value *z)
     return g;
 }
 
-/* Writes the graph from "z" to `result`, whose parameter "factor" has `rank` dimensions, and destroys it. */
-static Status written(Graph *g, Value result, int rank)
+/* Writes the graph from "z" to `result`, whose parameter of this name has `rank` dimensions, and destroys it. */
+static Status written_with(Graph *g, Value result, const char *name, int rank)
 {
     char path[PATH_BYTES];
     float factor[CHANNELS] = {1, 2, 3};
-    StTensor tensor = {.name = "factor",
-                       .dtype = ST_F32,
-                       .rank = rank,
-                       .dims = {CHANNELS, 1, 1},
-                       .data = factor,
-                       .bytes = sizeof factor};
+    StTensor tensor = {
+        .name = name, .dtype = ST_F32, .rank = rank, .dims = {CHANNELS, 1, 1}, .data = factor, .bytes = sizeof factor};
     WeightList weights = {&tensor, 1};
     const float zero[CHANNELS] = {0}, one[CHANNELS] = {1, 1, 1};
     scratch_path(path, "file.onnx");
@@ -37,6 +33,11 @@ static Status written(Graph *g, Value result, int rank)
     Status st = onnx_write(path, "a test", g, &weights, NULL, 0, &(OnnxPixels){zero, one}, NULL, NULL);
     graph_destroy(g);
     return st;
+}
+
+static Status written(Graph *g, Value result, int rank)
+{
+    return written_with(g, result, "factor", rank);
 }
 
 /* Whether the file that was written last has a node of this kind. */
@@ -72,4 +73,19 @@ TEST(test_gelu_by_tanh)
     Value z;
     Graph *g = new_graph(&z);
     assert_int_equal(written(g, gelu_tanh(g, layer_scale(g, z, "factor", 1)), 3), OK);
+}
+
+/* Of two tensors of one name a file would have only one. */
+TEST(test_names_of_constants)
+{
+    char name[16];
+    int found = 0;
+    for (int k = 0; k < 8; k++) {
+        Value z;
+        Graph *g = new_graph(&z);
+        snprintf(name, sizeof name, "scale_%d", k);
+        assert_int_equal(written_with(g, affine(g, layer_scale(g, z, name, 1), 3, 0), name, 3), OK);
+        found += has_node("_scale_");
+    }
+    assert_int_equal(found, 1);
 }

@@ -78,6 +78,19 @@ Constant *constant_add(Writer *w, const char *name, OnnxType type, int rank, con
     return constant;
 }
 
+/* "scale_7", or "_scale_7" if a parameter is called so, as it may be in a network from a file. */
+static void name_make(Writer *w, const char *what, char name[ONNX_NAME])
+{
+    char before[8] = "";
+    snprintf(name, ONNX_NAME, "%.12s_%d", what, w->constant_count);
+    while (graph_find(w->graph, name).id && strlen(before) + 1 < sizeof before) {
+        strcat(before, "_");
+        snprintf(name, ONNX_NAME, "%s%.12s_%d", before, what, w->constant_count);
+    }
+    if (graph_find(w->graph, name).id)
+        w->status = FAIL(ERR_UNSUPPORTED, "no name is left for a constant of the ONNX file beside '%s'", name);
+}
+
 const char *constant_own(Writer *w, const char *what, OnnxType type, int rank, const int64_t *dims, void *made,
                          size_t bytes)
 {
@@ -87,7 +100,7 @@ const char *constant_own(Writer *w, const char *what, OnnxType type, int rank, c
     }
     Constant *constant = constant_add(w, NULL, type, rank, dims, made, bytes);
     constant->made = made;
-    snprintf(constant->name, sizeof constant->name, "%s_%d", what, w->constant_count);
+    name_make(w, what, constant->name);
     constant->proto.name = constant->name;
     return constant->name;
 }
