@@ -42,15 +42,26 @@ static bool is_path_of_modules(const char *name, const char *last)
     return true;
 }
 
-/* What exporters call the constants of a formula: "val_12", "lifted_tensor_0", "onnx::Mul_7", "const_fold_opt__9", "mul/y:0"; this program
- * "scale_7". */
+/* Constants of a formula in a graph that this program wrote: "scale_7", or "_scale_7" beside such a parameter. */
+static bool is_of_this_program(const OnnxFile *file, const char *name)
+{
+    static const char *const words[] = {"cube", "exponent", "half",  "least", "mean", "most",        "one",
+                                        "ones", "root",     "scale", "shift", "std",  "temperature", "white"};
+    const char *producer = file->model->producer_name, *number = strrchr(name, '_');
+    if (!producer || strcmp(producer, "towers") != 0 || !number || !isdigit((unsigned char)number[1])) return false;
+    while (*name == '_' && name < number) name++;
+    size_t length = (size_t)(number - name);
+    for (size_t k = 0; k < sizeof words / sizeof *words; k++)
+        if (strlen(words[k]) == length && !strncmp(words[k], name, length)) return true;
+    return false;
+}
+
+/* What exporters call the constants of a formula: "val_12", "lifted_tensor_0", "onnx::Mul_7", "const_fold_opt__9", "mul/y:0". */
 static bool is_made_up(const OnnxFile *file, const char *name, const char *last, size_t length)
 {
-    const char *producer = file->model->producer_name, *number = strrchr(last, '_');
-    bool own = producer && !strcmp(producer, "towers") && last == name && number && isdigit((unsigned char)number[1]);
     bool numbered =
         (!strncmp(last, "val_", 4) && isdigit((unsigned char)last[4])) || !strncmp(last, "lifted_tensor_", 14);
-    return own || numbered || length <= 1 || strstr(name, "onst") || strstr(name, "::");
+    return is_of_this_program(file, name) || numbered || length <= 1 || strstr(name, "onst") || strstr(name, "::");
 }
 
 Scalar scalar_of(const OnnxWalk *w, const Fixed *f)

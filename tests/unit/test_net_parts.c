@@ -778,20 +778,18 @@ TEST(test_names_of_numbers)
     }
 }
 
-/* A factor in a graph that this program wrote. */
+/* A factor in a graph that this program wrote, and parameters in one. */
 TEST(test_own_numbers)
 {
-    OnnxMaker *m = with_number("Add", "scale_7", 1, false, 3);
-    m->model.producer_name = (char *)"towers";
-    good(m);
-    has_names(net_file_facts(made).scalars, 0, "");
-    has_names(net_file_facts(made).held, 0, "");
-    net_file_close(made);
-    m = with_number("Add", "scale_of_all", 1, false, 3);
-    m->model.producer_name = (char *)"towers";
-    good(m);
-    has_names(net_file_facts(made).scalars, 1, "scale_of_all");
-    net_file_close(made);
+    static const char *const names[] = {"scale_7", "_scale_7", "root_3", "layer_scale_7", "alpha_1", "scale_of_all"};
+    for (int i = 0; i < 6; i++) {
+        OnnxMaker *m = with_number("Add", names[i], 1, false, 3);
+        m->model.producer_name = (char *)"towers";
+        good(m);
+        has_names(net_file_facts(made).scalars, i > 2, i > 2 ? names[i] : "");
+        has_names(net_file_facts(made).held, 0, "");
+        net_file_close(made);
+    }
 }
 
 /* A node that makes the number, of the type Constant or another one. */
