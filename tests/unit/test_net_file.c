@@ -1095,7 +1095,7 @@ TEST(test_norms_of_long_names)
     OnnxMaker *m = started();
     for (int k = 0; k < 2; k++) {
         snprintf(long_bias[k], sizeof long_bias[k], "%.580s.bias%d", first, k);
-        snprintf(in, sizeof in, "%s %.590s %s", k ? "a" : "x", k ? second : first, long_bias[k]);
+        snprintf(in, sizeof in, "%s %.590s %.639s", k ? "a" : "x", k ? second : first, long_bias[k]);
         maker_node(m, "Conv", in, k ? "y" : "a");
         maker_floats(m, k ? second : first, 4, SIZES(4, k ? 4 : 3, 1, 1));
         maker_floats(m, long_bias[k], 1, SIZES(4));
