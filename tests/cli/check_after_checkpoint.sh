@@ -71,7 +71,7 @@ slow='echo "$TOWERS_EVENT $TOWERS_STEP" >>slow
 until grep -qE "step-000000000[56]" "$TOWERS_RUN_DIR/ckpt/latest"; do sleep 0.02; done
 for file in model.safetensors train.safetensors state.json MANIFEST; do test -s "$TOWERS_CHECKPOINT/$file" || exit 9; done'
 lags() {
-    TOWERS_FAULT=delay:tower=0,step=2,ms=300 ends 0 slow --max-steps 6 --checkpoint-steps 1 --keep 1 --after-checkpoint "$slow"
+    TOWERS_FAULT=delay:tower=0,step=2,ms=2000 ends 0 slow --max-steps 6 --checkpoint-steps 1 --keep 1 --after-checkpoint "$slow"
     [[ $(paste -sd, slow) =~ ^checkpoint\ [1-4],(checkpoint\ [45],)*checkpoint\ 6,end\ 6$ ]] || complain "a slow command: $(paste -sd, slow)"
     counts slow "$(wc -l <slow)" 0 $((7 - $(wc -l <slow))) 0 finished
     says slow "^warning: --after-checkpoint: a command took longer than the time between two checkpoints"
@@ -98,7 +98,7 @@ fails() {
 # ---- a tower that is killed by the command: it runs on after the restart
 crashes() {
     local killer='echo "$TOWERS_EVENT $TOWERS_STEP" >>crash; test -e struck || { touch struck; kill -9 $(pgrep -P $(cat "$TOWERS_RUN_DIR/.lock") tower1); }'
-    TOWERS_FAULT=delay:tower=0,step=4,ms=700 ends 0 crash --max-steps 6 --checkpoint-steps 3 --processes 2 --max-restarts 1 --after-checkpoint "$killer"
+    TOWERS_FAULT=delay:tower=0,step=4,ms=3000 ends 0 crash --max-steps 6 --checkpoint-steps 3 --processes 2 --max-restarts 1 --after-checkpoint "$killer"
     [[ $(paste -sd, crash) == "checkpoint 3,checkpoint 6,end 6" && $(wc -l <runs/crash/restarts.jsonl) == 1 ]] || complain "a crash: $(paste -sd, crash) $(tail -n 3 err.crash)"
     counts crash 3 0 0 0 finished
 }
@@ -121,7 +121,7 @@ hang() { # NAME EVENT
 }
 waits() { # NAME: the end of the run waits for its command
     wait_until test -s "$1.child" || complain "$1: no command: $(tail -n 3 "err.$1")"
-    wait_until grep -q "^waiting for --after-checkpoint for 2 s, at most" "err.$1" || complain "$1: nothing says that it waits: $(tail -n 3 "err.$1")"
+    wait_until grep -qE "^waiting for --after-checkpoint for [0-9]+ s, at most" "err.$1" || complain "$1: nothing says that it waits: $(tail -n 3 "err.$1")"
 }
 limited() {
     ends 6 limit --max-steps 3 --after-checkpoint "$(hang limit end)" --after-checkpoint-timeout 1
