@@ -159,23 +159,20 @@ static Status append(PickleValue *to, uint32_t number)
     return ARRAY_ADD(to->item, to->count, "a list of a pickle", number);
 }
 
-/* A value of these items; `what` is it for messages. */
-static Status push_items(Machine *m, PickleKind kind, const uint32_t *items, int32_t count, const char *what)
+/* A value of these items, to which others may be appended later. */
+static Status push_items(Machine *m, PickleKind kind, const uint32_t *items, int32_t count)
 {
-    PickleValue value = {.kind = kind, .count = count};
-    if (count) {
-        value.item = malloc((size_t)count * sizeof *items);
-        if (!value.item) return FAIL(ERR_MEMORY, "no memory for %s of a pickle", what);
-        memcpy(value.item, items, (size_t)count * sizeof *items);
-    }
-    Status st = push(m, value);
+    PickleValue value = {.kind = kind};
+    Status st = OK;
+    for (int32_t i = 0; i < count && st == OK; i++) st = append(&value, items[i]);
+    if (st == OK) st = push(m, value);
     if (st != OK) free(value.item);
     return st;
 }
 
 static Status push_tuple(Machine *m, int32_t first, int32_t count)
 {
-    return push_items(m, PICKLE_TUPLE, count ? m->stack + first : NULL, count, "a tuple");
+    return push_items(m, PICKLE_TUPLE, count ? m->stack + first : NULL, count);
 }
 
 static Status push_top_tuple(Machine *m, int32_t count)
@@ -267,7 +264,7 @@ static Status push_tensor(Machine *m, const PickleValue *args)
                     "'%s': its pickle has a lazily negated or conjugated tensor at offset %zu: save it after "
                     "resolve_neg() or resolve_conj()",
                     m->label, m->op_at);
-    return push_items(m, PICKLE_TENSOR, args->item, 4, "a tensor");
+    return push_items(m, PICKLE_TENSOR, args->item, 4);
 }
 
 /* OrderedDict(), or as Python 2 wrote it: OrderedDict([[key, value], ...]). */
@@ -512,7 +509,7 @@ static Status push_marked(Machine *m, PickleKind kind)
     int32_t first = 0, count = 0;
     TRY(pop_mark(m, &first, &count));
     if (kind == PICKLE_DICT && count % 2) return refuse(m, "a key without a value");
-    return push_items(m, kind, count ? m->stack + first : NULL, count, "a list");
+    return push_items(m, kind, count ? m->stack + first : NULL, count);
 }
 
 /* An object's state: the attributes of an OrderedDict or of something opaque, which are not needed. */
