@@ -22,9 +22,9 @@ counts() { # NAME RUN FAILED SKIPPED CODE WORD: what outcome.json has
     grep -q "\"outcome\":\"$6\".*\"exit_code\":$5,.*\"after_checkpoint\":{\"run\":$2,\"failed\":$3,\"skipped\":$4}" "runs/$1/outcome.json" ||
         complain "$1: wanted $2 run, $3 failed, $4 skipped, $6 with $5: $(cat "runs/$1/outcome.json")"
 }
-gone() { # FILE...: the processes whose ids they have have ended
+gone() { # FILE...: the processes whose ids they have have ended; where nobody reaps orphans, as in many containers, they stay as zombies
     local file
-    for file; do wait_until eval "[[ -s $file ]] && ! kill -0 \$(cat $file)" || complain "$file: the process goes on"; done
+    for file; do wait_until eval "[[ -s $file && \$(ps -o stat= -p \$(cat $file)) =~ ^(Z.*)?$ ]]" || complain "$file: the process goes on"; done
 }
 supervisor() { cat "runs/$1/.lock"; }
 
@@ -36,7 +36,7 @@ to=away/$TOWERS_EVENT-$TOWERS_STEP
 mkdir -p $to/ckpt && tar -C "$TOWERS_RUN_DIR" --exclude ".tmp-*" --exclude ./ckpt -c . | tar -C $to -x && cp -a "$TOWERS_CHECKPOINT" $to/ckpt/ && echo taken'
 copies() {
     ends 0 golden --max-steps 12
-    TOWERS_FAULT=delay:tower=0,step=4,ms=700 ends 0 first --max-steps 6 --checkpoint-steps 3 --after-checkpoint "$takes"
+    TOWERS_FAULT=delay:tower=0,step=4,ms=3000 ends 0 first --max-steps 6 --checkpoint-steps 3 --after-checkpoint "$takes"
     diff seen - <<END || complain "the environment of the command: $(cat seen)"
 checkpoint 3 $work/runs/first/ckpt/step-0000000003 $work/runs/first
 checkpoint 6 $work/runs/first/ckpt/step-0000000006 $work/runs/first
@@ -108,7 +108,7 @@ hosts() {
     mpirun_find
     [[ -n ${mpirun[*]} ]] || { left_out "no mpirun: a run of several programs"; return; }
     new hosts
-    "${mpirun[@]}" 2 "$work/program" "$towers" train fashion_cnn --data-path data --towers 2 -b 8 --threads 1 --device cpu --max-steps 6 --experiment hosts --after-checkpoint \
+    timeout -s KILL 240 "${mpirun[@]}" 2 "$work/program" "$towers" train fashion_cnn --data-path data --towers 2 -b 8 --threads 1 --device cpu --max-steps 6 --experiment hosts --after-checkpoint-timeout 60 --after-checkpoint \
         'echo "$TOWERS_EVENT $TOWERS_STEP" >>hosts; test $TOWERS_EVENT = checkpoint || { until test -e "$codes/1"; do sleep 0.05; done; exit 4; }' >out.hosts 2>err.hosts </dev/null
     [[ $(cat "$codes/0") == 6 && $(cat "$codes/1") == 0 ]] || complain "hosts: exit codes $(cat "$codes/0") and $(cat "$codes/1"): $(tail -n 5 err.hosts)"
     [[ $(paste -sd, hosts) == "checkpoint 6,end 6" ]] || complain "several programs: $(paste -sd, hosts)"
@@ -124,8 +124,8 @@ waits() { # NAME: the end of the run waits for its command
     wait_until grep -qE "^waiting for --after-checkpoint for [0-9]+ s, at most" "err.$1" || complain "$1: nothing says that it waits: $(tail -n 3 "err.$1")"
 }
 limited() {
-    ends 6 limit --max-steps 3 --after-checkpoint "$(hang limit end)" --after-checkpoint-timeout 1
-    says limit "not succeeded: it did not end within 1 s \(--after-checkpoint-timeout\)"
+    ends 6 limit --max-steps 3 --after-checkpoint "$(hang limit end)" --after-checkpoint-timeout 5
+    says limit "not succeeded: it did not end within 5 s \(--after-checkpoint-timeout\)"
     counts limit 2 1 0 6 finished
     gone limit.pid limit.child
 }
@@ -156,7 +156,7 @@ stopped() { # NAME EVENT SIGNAL CODE: by two signals
 
 # ---- SIGINT twice at once ends the command of a checkpoint, too; and nothing goes on behind a supervisor that is killed
 aborted() { # NAME SIGNAL COUNT CODE
-    { TOWERS_FAULT=delay:tower=0,step=2,ms=2000 train "$1" --max-steps 4000 --checkpoint-steps 1 --after-checkpoint "$(hang "$1" checkpoint)"; } 2>/dev/null &
+    { TOWERS_FAULT=delay:tower=0,step=2,ms=30000 train "$1" --max-steps 4000 --checkpoint-steps 1 --after-checkpoint "$(hang "$1" checkpoint)"; } 2>/dev/null &
     local pid=$!
     wait_until test -s "$1.child" || complain "$1: no command: $(tail -n 3 "err.$1")"
     for ((i = 0; i < $3; i++)); do kill -s "$2" "$(supervisor "$1")" 2>/dev/null; sleep 0.2; done
