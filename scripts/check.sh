@@ -32,14 +32,35 @@ in_background() {
 }
 script() { bash "tests/support/on_a_device.sh" "$PWD/tests/cli/$1.sh" "$PWD" "$PWD/build-test/towers"; }
 
+# Says, once, how those of these names ended that have been started; all of them have ended.
+failed=''
+say() {
+    local name
+    for name; do
+        [ -f "$logs/$name.status" ] || continue
+        case $(cat "$logs/$name.status") in
+        0) echo "ok      $name${tests:+$([ "$name" != unit ] || printf ' %s' "${tests[@]}")}" ;;
+        77) echo "skipped $name: $(tail -n 1 "$logs/$name")" ;;
+        *)
+            failed+=" $name"
+            echo "FAILED  $name"
+            tail -n 30 "$logs/$name" | sed 's/^/    /'
+            ;;
+        esac
+        rm "$logs/$name.status"
+    done
+}
+
 started=$SECONDS
+in_background mutants tests/mutants.sh --check
+in_background faults scripts/pages/fault_table.sh --check
 if [ ! -f build-test/build.ninja ]; then
+    wait
+    say mutants faults
     echo "check: the first call builds the tests, which takes some minutes"
     scripts/setup.sh test
 fi
 in_background format scripts/check/format.sh
-in_background mutants tests/mutants.sh --check
-in_background faults scripts/pages/fault_table.sh --check
 scripts/build.sh build-test --preset test -- towers "${tests[@]}"
 in_background pages env TOWERS="$PWD/build-test/towers" scripts/pages/command_pages.sh --check
 in_background keywords scripts/pages/python_keywords.py "$PWD/build-test/towers" --check
@@ -48,19 +69,7 @@ in_background links script check_links
 [ ${#tests[@]} -eq 0 ] || in_background unit ctest --test-dir build-test --output-on-failure -j "$(nproc)" -R "^($(IFS='|' && echo "${tests[*]}"))\$"
 wait
 
-failed=''
-for name in format mutants faults pages keywords map links unit; do
-    [ -f "$logs/$name.status" ] || continue
-    case $(cat "$logs/$name.status") in
-    0) echo "ok      $name${tests:+$([ $name != unit ] || printf ' %s' "${tests[@]}")}" ;;
-    77) echo "skipped $name: $(tail -n 1 "$logs/$name")" ;;
-    *)
-        failed+=" $name"
-        echo "FAILED  $name"
-        tail -n 30 "$logs/$name" | sed 's/^/    /'
-        ;;
-    esac
-done
+say format mutants faults pages keywords map links unit
 [ ${#tests[@]} -gt 0 ] || echo "none    unit: no unit test reads what changed"
 echo "check: ${#changed[@]} changed files, $((SECONDS - started)) seconds"
 [ -z "$failed" ]
