@@ -479,6 +479,29 @@ TEST(test_slices)
     }
 }
 
+/* Channels that no slice reads have the gradient 0, whatever they are. */
+TEST(test_slices_beside_infinity)
+{
+    Graph *g = new_graph();
+    Value grad, x = graph_input(g, "x", (Shape){2, 5, 2, 3}, DTYPE_F32);
+    Value part = slice(g, x, 1, 3);
+    Value loss = total_of_product(g, part, graph_input(g, "v", graph_shape(g, part), DTYPE_F32));
+    graph_grad(g, loss, graph_input(g, "one", scalar, DTYPE_F32), &x, 1, &grad);
+    check_graph("slices", g);
+    Interpreter it = interpreter_create(g);
+    fill_sources(&it);
+    int64_t count = shape_count(graph_shape(g, x));
+    for (int64_t i = 0; i < count; i++)
+        if (i % 5 == 0 || i % 5 == 4) interpreter_data(&it, x)[i] = i % 5 ? (double)NAN : (double)INFINITY;
+    interpreter_run(&it);
+    for (int64_t i = 0; i < count; i++) {
+        double found = interpreter_data(&it, grad)[i];
+        assert_true(i % 5 == 0 || i % 5 == 4 ? found == 0 : isfinite(found));
+    }
+    interpreter_destroy(&it);
+    graph_destroy(g);
+}
+
 /* f(x) f(y) with one set of weights: a parameter with two readers. */
 TEST(test_shared_weights)
 {

@@ -457,11 +457,11 @@ TEST(slices_that_leave_holes)
     assert_sound(g);
     assert_ops(g, 5,
                "%5 = slice(x) from 0 -> 2x1x1x1 f32 (x.joined)\n"
-               "%6 = affine(%5) scale 0 shift 0 -> 2x1x1x1 f32 (x.joined)\n"
+               "%6 = pad(%5) top -1 bottom 1 left 0 right 0 -> 2x1x1x1 f32 (x.joined)\n"
                "%7 = slice(x) from 3 -> 2x1x1x1 f32 (x.joined)\n"
-               "%8 = affine(%7) scale 0 shift 0 -> 2x1x1x1 f32 (x.joined)\n"
+               "%8 = pad(%7) top -1 bottom 1 left 0 right 0 -> 2x1x1x1 f32 (x.joined)\n"
                "%9 = slice(x) from 7 -> 2x1x1x1 f32 (x.joined)\n"
-               "%10 = affine(%9) scale 0 shift 0 -> 2x1x1x1 f32 (x.joined)\n"
+               "%10 = pad(%9) top -1 bottom 1 left 0 right 0 -> 2x1x1x1 f32 (x.joined)\n"
                "%11 = concat(%6, %3, %8, %4, %10) -> 2x8x1x1 f32 (x.joined)\n");
     graph_destroy(g);
 }

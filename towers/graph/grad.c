@@ -115,14 +115,15 @@ static int32_t next_slice(const GradSweep *s, int32_t stack, int32_t at, int32_t
     return next;
 }
 
-/* The gradient of channels [from, to) of v, which nothing reads. */
+/* The gradient of channels [from, to) of v, which nothing reads: all rows are cropped, and as many of zeros stand in their place. A
+ * product by 0 would be NaN where v is infinite or NaN. */
 static Value zero_slice(Graph *g, const char *name, Value v, int32_t from, int32_t to)
 {
     Shape part = graph_shape(g, v);
-    OpAttr slice = {.slice.first = from}, zero = {.affine.scale = 0};
+    OpAttr slice = {.slice.first = from}, zero = {.pad = {.top = -part.h, .bottom = part.h}};
     part.c = to - from;
     Value read = graph_op(g, OP_SLICE, name, &v, 1, &slice, &part);
-    return graph_op(g, OP_AFFINE, name, &read, 1, &zero, NULL);
+    return graph_op(g, OP_PAD, name, &read, 1, &zero, NULL);
 }
 
 /* Concatenates the slices of v, which must not overlap, with zeros where there is none. */
