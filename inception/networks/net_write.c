@@ -28,16 +28,26 @@ static Status numbers_put(const NetFile *n, const Binding *b, const float *value
     return OK;
 }
 
-/* The outputs of the graph, whose last size is the number of classes. */
-static void classes_put(const NetFile *n, int from, int to)
+typedef Onnx__TensorShapeProto__Dimension *ClassSizes[HEADS_MAX];
+
+/* The size of each output of the graph that is the number of classes, of several equal ones the first behind the batch; NULL: the file
+ * does not say it. */
+static void class_sizes_find(const NetFile *n, ClassSizes size)
 {
     const Onnx__GraphProto *graph = n->file->model->graph;
-    for (size_t i = 0; i < graph->n_output && from != to; i++) {
-        const Onnx__TypeProto *type = graph->output[i]->type;
+    for (size_t i = 0; i < HEADS_MAX; i++) {
+        const Onnx__TypeProto *type = i < graph->n_output ? graph->output[i]->type : NULL;
         const Onnx__TensorShapeProto *shape = type && type->tensor_type ? type->tensor_type->shape : NULL;
-        for (size_t k = 1; shape && k < shape->n_dim; k++)
-            if (shape->dim[k]->has_dim_value && shape->dim[k]->dim_value == from) shape->dim[k]->dim_value = to;
+        size[i] = NULL;
+        for (size_t k = 1; shape && k < shape->n_dim && !size[i]; k++)
+            if (shape->dim[k]->has_dim_value && shape->dim[k]->dim_value == n->model.classes) size[i] = shape->dim[k];
     }
+}
+
+static void classes_put(const ClassSizes size, int classes)
+{
+    for (int i = 0; i < HEADS_MAX; i++)
+        if (size[i]) size[i]->dim_value = classes;
 }
 
 /* A constant may hold the number of classes, too, such as the shape that a Reshape gives to the logits. */
@@ -281,15 +291,17 @@ static Status export_pack(NetExport *e, const StPair *about, int pairs, unsigned
 {
     const NetFile *n = e->n;
     Onnx__ModelProto model = *n->file->model;
+    ClassSizes size;
     bool other = e->classes != n->model.classes;
     TRY(shares_part(n, e->own, &e->graph));
     TRY(nodes_settle(e));
     if (other) e->graph.base.n_unknown_fields = notes_behind(&e->graph.base);
     model.graph = &e->graph;
     TRY(metadata_join(&model, about, pairs));
-    classes_put(n, n->model.classes, e->classes);
+    class_sizes_find(n, size);
+    classes_put(size, e->classes);
     Status st = net_file_pack(&model, bytes, count);
-    classes_put(n, e->classes, n->model.classes);
+    classes_put(size, n->model.classes);
     free(model.metadata_props);
     return st == OK && other ? classes_check(n, *bytes, *count, e->classes) : st;
 }

@@ -697,6 +697,46 @@ TEST(test_export_of_other_classes)
     net_file_close(made);
 }
 
+/* The sizes of the output, {n, classes, 1, 1}, as the file says them. */
+static void has_output_of(const char *path, int64_t classes)
+{
+    OnnxFile *file;
+    assert_int_equal(onnx_open(path, &file), OK);
+    const Onnx__TensorShapeProto *shape = file->model->graph->output[0]->type->tensor_type->shape;
+    const int64_t wanted[] = {2, classes, 1, 1};
+    for (int i = 0; i < 4; i++) assert_int_equal(shape->dim[i]->dim_value, wanted[i]);
+    onnx_close(file);
+}
+
+/* The number of classes is one of the output's sizes, though others are equal to it before or after. */
+TEST(test_export_of_output_sizes)
+{
+    static const int from[] = {1, 5}, to[] = {5, 1, 3};
+    for (int i = 0; i < 2; i++) {
+        char path[PATH_BYTES];
+        OnnxMaker *m = maker_start(SIZES(2, 3, 8, 8), "logits");
+        maker_node(m, "GlobalAveragePool", "x", "pooled");
+        maker_node(m, "Conv", "pooled fc.weight", "logits");
+        maker_floats(m, "fc.weight", 4, SIZES(from[i], 3, 1, 1));
+        Onnx__TypeProto type = m->type;
+        Onnx__TypeProto__Tensor kind = m->kind;
+        Onnx__TensorShapeProto shape = m->shape;
+        Onnx__TensorShapeProto__Dimension size[4], *sizes[4];
+        for (int k = 0; k < 4; k++) {
+            sizes[k] = &size[k], size[k] = m->size[k];
+            size[k].dim_value = k == 0 ? 2 : k == 1 ? from[i] : 1;
+        }
+        shape.dim = sizes, kind.shape = &shape, type.tensor_type = &kind, m->output[0].type = &type;
+        good(m);
+        scratch_path(path, "sizes.onnx");
+        for (int k = 0; k < 3; k++) {
+            assert_int_equal(net_file_export(made, value_of, NULL, to[k], NULL, 0, path), OK);
+            has_output_of(path, to[k]);
+        }
+        net_file_close(made);
+    }
+}
+
 TEST(test_export)
 {
     char path[PATH_BYTES];
