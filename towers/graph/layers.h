@@ -145,7 +145,7 @@ Value softmax_loss(Graph *g, Value logits, Value labels, float smoothing, Value 
 /* softmax_loss with targets, f32 {n, classes, 1, 1}, any numbers >= 0; labels give only the correct
  * predictions. */
 Value softmax_target_loss(Graph *g, Value logits, Value labels, Value targets, Value *correct);
-/* Sigmoid cross-entropy: targets from 0 to 1; weights of the classes, f32 {1, classes, 1, 1}, or Value 0. `several`: as in
+/* Sigmoid cross-entropy: targets from 0 to 1; weights of the classes, f32 {1, classes, 1, 1}, or Value 0. `multi_label`: as in
  * op.h, a sample may have any number of classes. */
 Value sigmoid_loss(Graph *g, Value logits, Value labels, Value targets, Value weights, bool multi_label, Value *prob,
                    Value *correct);

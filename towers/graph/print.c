@@ -78,7 +78,7 @@ static void print_attr(const Op *op, FILE *to)
         break;
     case OP_SOFTMAX_LOSS:
     case OP_SOFTMAX_LOSS_DX: fprintf(to, " smoothing %g", (double)a->loss.smoothing); break;
-    case OP_SIGMOID_LOSS: fputs(a->loss.multi_label ? " several" : "", to); break;
+    case OP_SIGMOID_LOSS: fputs(a->loss.multi_label ? " multi-label" : "", to); break;
     default: break;
     }
     if (relu) fputs(" relu", to);
