@@ -70,7 +70,7 @@ static bool lacks_norm(const NetFile *n, int i, const Around *around, bool untra
 
 /* ---- their norms */
 
-#define norm_epsilon 1e-5f /* the default of ONNX and of PyTorch */
+#define RESTORED_EPSILON 1e-5f /* the default of ONNX and of PyTorch */
 
 enum {
     SCALE,
@@ -144,7 +144,7 @@ static void vector_make(NewNorm *m, int k, const float *numbers)
 /* For now it changes nothing. */
 static Status norm_make(const NetFile *n, const OnnxNode *conv, NewNorm *m)
 {
-    static const float start[] = {[SCALE] = 1, [MEAN] = 0, [VARIANCE] = 1 - norm_epsilon, [SHIFT] = 0};
+    static const float start[] = {[SCALE] = 1, [MEAN] = 0, [VARIANCE] = 1 - RESTORED_EPSILON, [SHIFT] = 0};
     int bias = parameter_of(n, conv, 2);
     bool own = bias < 0 || n->survey.binding[bias].shared;
     m->channels = n->survey.binding[parameter_of(n, conv, 1)].dims[0];
@@ -270,7 +270,7 @@ Status net_file_norm_set(NetFile *n, const NormNames *names, int64_t channels, c
         shift[c] += (float)mean[c] - mean_to[c]; /* which the shift has been given before, if it was set */
         mean_to[c] = (float)mean[c];
         variance_to[c] = (float)variance[c];
-        scale[c] = sqrtf(variance_to[c] + norm_epsilon);
+        scale[c] = sqrtf(variance_to[c] + RESTORED_EPSILON);
     }
     return OK;
 }

@@ -88,8 +88,7 @@ Curve curve_identity(void)
 static const struct {
     const char *type;
     double (*f)(double);
-} plain[] = {{"Identity", f_identity},
-             {"Relu", f_relu},
+} plain[] = {{"Relu", f_relu},
              {"Sigmoid", f_sigmoid},
              {"HardSwish", f_hard_swish},
              {"Tanh", tanh},
@@ -119,8 +118,6 @@ static bool settled(const char *type, CurveSettings s, double x, double *y)
         *y = x > 0 ? x : s.a * expm1(x);
     else if (!strcmp(type, "Celu"))
         *y = x > 0 ? x : s.a * expm1(x / s.a);
-    else if (!strcmp(type, "Selu"))
-        *y = s.b * (x > 0 ? x : s.a * expm1(x));
     else
         return false;
     return true;

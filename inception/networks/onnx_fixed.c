@@ -26,7 +26,7 @@ int fixed_ints(const Fixed *fixed, int64_t *to, int room)
     if (!fixed || fixed->count > room || fixed->rank > 1) return -1;
     for (int64_t i = 0; i < fixed->count; i++) {
         double x = fixed_at(fixed, i);
-        to[i] = x >= 9e18 ? INT64_MAX : x <= -9e18 ? INT64_MIN : (int64_t)x;
+        to[i] = x >= 9e18 ? INT64_MAX : x > -9e18 ? (int64_t)x : INT64_MIN; /* that of NaN, too, which is no size */
     }
     return (int)fixed->count;
 }

@@ -2,6 +2,7 @@
  * stays, divided by it), and the residual sums, whose branches get stochastic depth if that is asked for. Sources: Huang et al. 2016,
  * arXiv:1603.09382; timm's DropPath and torchvision's StochasticDepth, which drop whole images of a branch. */
 #include "inception/networks/onnx_walk.h"
+#include "kernels/base/array.h"
 
 /* ---- rates */
 
@@ -55,14 +56,9 @@ static void uniform_draw(OnnxWalk *w, const OnnxNode *node)
 static void masked_note(OnnxWalk *w, const OnnxNode *node, int of)
 {
     OnnxSurvey *s = w->survey;
-    if (!w->first) return;
-    MaskedNode *grown = realloc(s->masked, ((size_t)s->masked_count + 1) * sizeof *grown);
-    if (!grown) {
-        w->status = FAIL(ERR_MEMORY, "no memory for the nodes of '%s'", w->file->path);
-        return;
-    }
-    s->masked = grown;
-    s->masked[s->masked_count++] = (MaskedNode){(int)(node - w->file->node), of};
+    const MaskedNode masked = {(int)(node - w->file->node), of};
+    if (w->first && w->status == OK)
+        w->status = ARRAY_ADD(s->masked, s->masked_count, "the nodes of a network", masked);
 }
 
 /* x, operand k, times what was drawn. */
