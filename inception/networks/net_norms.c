@@ -16,6 +16,7 @@ typedef enum Origin { OF_CONSTANTS, OF_MEANS, OF_PIXELS } Origin;
 typedef struct Around {
     Origin origin;
     bool normed; /* a norm reads it, whatever moves it on the way */
+    bool read;   /* with the norms, too: a convolution's bias may be read no more */
 } Around;
 
 static void origins_find(const NetFile *n, Around *around)
@@ -176,16 +177,23 @@ static Status norm_make(const NetFile *n, const OnnxNode *conv, NewNorm *m)
 
 /* ---- the file with them */
 
-static bool is_read(const Restoring *r, const char *name)
+/* The tensors that the nodes read. One without a name is read by none. */
+static void tensors_take(const OnnxFile *file, Around *around, Restoring *r)
 {
+    const Onnx__GraphProto *from = file->model->graph;
     for (size_t i = 0; i < r->graph.n_node; i++)
-        for (size_t k = 0; k < r->node[i]->n_input; k++)
-            if (!strcmp(r->node[i]->input[k], name)) return true;
-    return false;
+        for (size_t k = 0; k < r->node[i]->n_input; k++) around[onnx_value(file, r->node[i]->input[k])].read = true;
+    for (size_t i = 0; i < from->n_initializer; i++) {
+        const char *name = from->initializer[i]->name;
+        if (name && *name && around[onnx_value(file, name)].read)
+            r->tensor[r->graph.n_initializer++] = from->initializer[i];
+    }
+    for (NewNorm *m = r->norm; m < r->norm + r->count; m++)
+        for (int k = 0; k < VECTORS && m->vector[k].name; k++) r->tensor[r->graph.n_initializer++] = &m->vector[k];
 }
 
 /* All nodes in their order, and the tensors that they read. */
-static Status graph_make(const NetFile *n, const Around *around, Restoring *r)
+static Status graph_make(const NetFile *n, Around *around, Restoring *r)
 {
     const Onnx__GraphProto *from = n->file->model->graph;
     bool untrained = false;
@@ -207,13 +215,12 @@ static Status graph_make(const NetFile *n, const Around *around, Restoring *r)
         r->node[r->graph.n_node++] = lacks ? &m->conv : from->node[i];
         if (lacks) r->node[r->graph.n_node++] = &m++->norm;
     }
-    for (size_t i = 0; i < from->n_input; i++) /* in old files tensors were inputs, too */
-        if (!strcmp(from->input[i]->name, n->file->value[n->file->image].name)) r->image[0] = from->input[i];
+    for (size_t i = 0; i < from->n_input; i++) { /* in old files tensors were inputs, too */
+        const char *name = from->input[i]->name;
+        if (name && !strcmp(name, n->file->value[n->file->image].name)) r->image[0] = from->input[i];
+    }
     r->graph.n_input = 1, r->graph.input = r->image;
-    for (size_t i = 0; i < from->n_initializer; i++)
-        if (is_read(r, from->initializer[i]->name)) r->tensor[r->graph.n_initializer++] = from->initializer[i];
-    for (m = r->norm; m < r->norm + r->count; m++)
-        for (int k = 0; k < VECTORS && m->vector[k].name; k++) r->tensor[r->graph.n_initializer++] = &m->vector[k];
+    tensors_take(n->file, around, r);
     return OK;
 }
 

@@ -1141,6 +1141,19 @@ TEST(test_norms_of_long_names)
     net_file_close(made);
 }
 
+/* Inputs and tensors that have no name are no part of the network. */
+TEST(test_norms_beside_nameless_parts)
+{
+    Onnx__ValueInfoProto nameless = ONNX__VALUE_INFO_PROTO__INIT, *inputs[2] = {&nameless};
+    OnnxMaker *m = folded();
+    inputs[1] = m->graph.input[0];
+    m->graph.n_input = 2, m->graph.input = inputs;
+    maker_floats(m, "", 1, SIZES(4))->name = NULL;
+    good(m);
+    restored(2);
+    net_file_close(made);
+}
+
 TEST(test_norms_restored)
 {
     char path[PATH_BYTES], digest[NET_FILE_DIGEST + 1];
