@@ -220,7 +220,8 @@ static Status network_make(OnnxFile *file, NetFile **made)
     n->survey = (OnnxSurvey){
         .dropout = -1, .momentum = -1, .batch = n->form.batch, .normalizes = n->form.bytes, .scale = {1, 1, 1}};
     n->survey.means = calloc((size_t)file->node_count + 1, sizeof *n->survey.means);
-    if (!n->survey.means) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the nodes of '%s'", file->path));
+    n->survey.notes = calloc((size_t)file->value_count + 1, sizeof *n->survey.notes);
+    if (!n->survey.means || !n->survey.notes) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the nodes of '%s'", file->path));
     onnx_heads(file, n->head);
     TRY_OUT(network_try(n, n->form.side, &n->survey, &classes));
     name_make(n);
@@ -255,7 +256,7 @@ void net_file_close(NetFile *n)
     free(n->owned);
     free(n->tensor);
     free(n->survey.binding);
-    free(n->survey.constant);
+    free(n->survey.notes);
     free(n->survey.held);
     free(n->survey.masked);
     free(n->survey.means);

@@ -141,6 +141,12 @@ static bool is_of_batch(const Fixed *f, double x)
     return f->number && isfinite(times) && times > 0 && fmod(times, (double)BATCH_SIZE) == 0;
 }
 
+/* In the first walk, of a value of the file. */
+static ValueNotes *notes_of(OnnxWalk *w, const char *name)
+{
+    return &w->survey->notes[onnx_value(w->file, name)];
+}
+
 bool scalar_stays(OnnxWalk *w, const OnnxNode *node, const Fixed *f)
 {
     OnnxSurvey *s = w->survey;
@@ -151,10 +157,10 @@ bool scalar_stays(OnnxWalk *w, const OnnxNode *node, const Fixed *f)
         w->lost = true;
         return false;
     }
-    for (int i = 0; i < s->held_count; i++)
-        if (!strcmp(s->held[i], name)) return true;
-    if (ARRAY_ADD(s->held, s->held_count, "the constants of a network", name) != OK)
+    ValueNotes *notes = notes_of(w, name);
+    if (!notes->held && ARRAY_ADD(s->held, s->held_count, "the constants of a network", name) != OK)
         fail(w, ERR_MEMORY, "no memory for the constants of a network");
+    notes->held = true;
     return true;
 }
 
@@ -332,22 +338,14 @@ static Binding *binding_find(const OnnxSurvey *s, const char *name)
     return NULL;
 }
 
-static int constant_find(const OnnxSurvey *s, const char *name)
-{
-    int i = 0;
-    while (i < s->constant_count && strcmp(s->constant[i], name) != 0) i++;
-    return i < s->constant_count ? i : -1;
-}
-
 bool walk_stays(OnnxWalk *w, const OnnxNode *node, const Fixed *fixed)
 {
-    if (!w->first || !fixed->from.proto || constant_find(w->survey, fixed->name) >= 0) return true;
+    if (!w->first || !fixed->from.proto || notes_of(w, fixed->name)->stays) return true;
     if (binding_find(w->survey, fixed->name)) {
         walk_refuse(w, node, "its numbers '%s' are trained by another node: export with optimize=False", fixed->name);
         return false;
     }
-    if (ARRAY_ADD(w->survey->constant, w->survey->constant_count, "the constants of a network", fixed->name) != OK)
-        fail(w, ERR_MEMORY, "no memory for the constants of a network");
+    notes_of(w, fixed->name)->stays = true;
     return true;
 }
 
@@ -372,7 +370,7 @@ bool walk_bind(OnnxWalk *w, const OnnxNode *node, const Fixed *fixed, const Want
         return false;
     }
     if (!w->first) return true;
-    if (constant_find(w->survey, fixed->name) >= 0) {
+    if (notes_of(w, fixed->name)->stays) {
         walk_refuse(w, node, "its weights '%s' are constants of another node: export with optimize=False", fixed->name);
         return false;
     }

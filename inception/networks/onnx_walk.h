@@ -85,14 +85,19 @@ typedef struct MaskedNode {
     int node, of;
 } MaskedNode;
 
+/* What becomes of a value's numbers, by its number in the file. */
+typedef struct ValueNotes {
+    bool stays; /* they are part of an op, and no parameter */
+    bool held;  /* its name is in OnnxSurvey.held */
+} ValueNotes;
+
 /* What the first walk finds out. */
 typedef struct OnnxSurvey {
     NodeRefusal refusal[REFUSALS];
     int refusal_count, more;
     Binding *binding; /* owned */
     int binding_count;
-    const char **constant; /* owned; the names, of the file, of initializers whose numbers were read and stay */
-    int constant_count;
+    ValueNotes *notes; /* owned: [value_count + 1] */
     const char **held; /* owned; the names of single numbers that stay, though they may have been trained */
     int held_count;
     MaskedNode *masked; /* owned */

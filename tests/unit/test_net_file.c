@@ -5,6 +5,8 @@
 #include "tests/support/scratch.h"
 #include "towers/store/onnx.h"
 
+#include <time.h>
+
 TESTS_WITH(scratch_make, scratch_drop)
 
 /* The nodes from "x" to "y" stand between an image and its mean. */
@@ -430,8 +432,9 @@ TEST(test_axes)
     refused(ended(m, 4), ERR_ARG, "of its own");
 }
 
-/* A file whose network begins with so many nodes of one type, each with a parameter of its own if it is Mul. */
-static void refused_chain(int count, const char *type, Status code, const char *why)
+/* A file whose network begins with so many nodes of one type, each with numbers of its own if it is Mul: a single one, or one for each
+ * channel. Returns the processor time that reading it takes, in seconds. */
+static double chain_read(int count, const char *type, bool single, Status code, const char *why)
 {
     OnnxMaker *m = small();
     const size_t nodes = m->graph.n_node, tensors = m->graph.n_initializer;
@@ -457,24 +460,38 @@ static void refused_chain(int count, const char *type, Status code, const char *
             weighs && !i ? (char *)"Relu" : (char *)type; /* else it would be the normalization of the image */
         node[i]->n_input = weighs && i ? 2 : 1, node[i]->input = link[i].in;
         node[i]->n_output = 1, node[i]->output = &link[i].name;
-        tensor[i]->n_dims = 3, tensor[i]->dims = dims;
+        tensor[i]->n_dims = single ? 0 : 3, tensor[i]->dims = dims;
         tensor[i]->has_data_type = true, tensor[i]->data_type = 1;
-        tensor[i]->n_float_data = 3, tensor[i]->float_data = values;
+        tensor[i]->n_float_data = single ? 1 : 3, tensor[i]->float_data = values;
     }
     memcpy(node + count, m->graph.node, nodes * sizeof(*node));
     memcpy(tensor + count, m->graph.initializer, tensors * sizeof(*tensor));
     m->node[0].input[0] = link[count - 1].out;
     m->graph.node = node, m->graph.n_node = (size_t)count + nodes;
     if (weighs) m->graph.initializer = tensor, m->graph.n_initializer = (size_t)count + tensors;
-    refused(m, code, why);
+    clock_t began = clock();
+    if (code == OK)
+        good(m);
+    else
+        refused(m, code, why);
+    double seconds = (double)(clock() - began) / CLOCKS_PER_SEC;
+    net_file_close(made);
     free(link), free(node), free(tensor);
+    return seconds;
 }
 
 TEST(test_chains)
 {
-    refused_chain(20000, "Softplus", ERR_ARG,
-                  "Softplus"); /* each of them would be computed only when the last one is */
-    refused_chain(5000, "Mul", ERR_ARG, "more than 4096 parameters");
+    chain_read(20000, "Softplus", false, ERR_ARG,
+               "Softplus"); /* each of them would be computed only when the last one is */
+    chain_read(5000, "Mul", false, ERR_ARG, "more than 4096 parameters");
+}
+
+/* Ten times as many single numbers take about ten times as long, not a hundred times. */
+TEST(test_chain_of_single_numbers)
+{
+    double few = chain_read(4000, "Mul", true, OK, NULL), many = chain_read(40000, "Mul", true, OK, NULL);
+    if (many > 30 * few + 1) fail_msg("4000 nodes take %.2f s, 40000 take %.2f s", few, many);
 }
 
 /* Of bytes, or of pixels from 0 to 1: what the first nodes subtract and divide by says which. */
