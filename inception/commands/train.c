@@ -188,6 +188,10 @@ static Status after_run(JobFiles *files, const TrainResult *result, Status train
     bool waits =
         !result->abandoned && !result->moved && !result->complete && (trained != ERR_INTERRUPTED || result->saved);
     if (!job->offers) return st;
+    /* A run that was killed or copied between its last checkpoint and its end takes no step here. The towers have ended, so that this process
+     * may offer that checkpoint in their place. */
+    bool unoffered = trained == OK && waits && result->step > 0 && !atomic_load(&job->offers->count);
+    if (unoffered) offers_put(job->offers, result->step);
     status_keep(&words);
     Status ended = after_checkpoint_end(job, waits);
     if (st != OK) {

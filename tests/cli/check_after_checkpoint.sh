@@ -64,6 +64,11 @@ keeps() {
     ends 0 kept --max-steps 6 --resume auto
     leaves_alone runs/kept train kept --max-steps 6 --resume auto
     [[ $(paste -sd, kept) == "checkpoint 3,end 3,checkpoint 6,end 6" ]] || complain "a resumed run: $(paste -sd, kept)"
+    # one that was copied, or killed, between its last checkpoint and its end
+    cp -a runs/kept runs/copied && rm runs/copied/{outcome.json,last.safetensors,report.html} && rm kept || exit 1
+    ends 0 copied --max-steps 6 --resume runs/copied
+    [[ $(paste -sd, kept) == "checkpoint 6,end 6" && -e runs/copied/last.safetensors ]] || complain "a run that had no end: $(paste -sd, kept) $(tail -n 3 err.copied)"
+    counts copied 2 0 0 0 finished
 }
 
 # ---- slow: its checkpoint stays although --keep 1 would remove it, and the newest is next; others go on meanwhile

@@ -23,7 +23,7 @@ typedef struct CommandFailure {
 } CommandFailure;
 
 typedef struct Offers {
-    /* Written by rank 0's process. */
+    /* Written by rank 0's process; when the towers have ended, by the supervisor. */
     _Atomic int64_t count;             /* of offers */
     _Atomic int64_t step[OFFERS_KEPT]; /* of offer number n, counted from 1: step[n % OFFERS_KEPT] */
     /* By the process that runs the command. */
