@@ -213,6 +213,7 @@ int main(int argc, char **argv)
     (void)setvbuf(stderr, line, _IOLBF, sizeof line); /* a line is one write, which other programs' lines do not tear */
     program_commit = TOWERS_COMMIT;
     weights_of_network = network_values_open;
+    signal(SIGCHLD, SIG_DFL); /* ignored by whoever starts this program, it would leave no child to wait for */
     signal(SIGXFSZ, SIG_IGN); /* exceeding a file size limit becomes a write error */
     Options options;
     Ending ending = {0};
