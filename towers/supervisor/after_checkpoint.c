@@ -90,9 +90,9 @@ static void command_ended(CommandProcess *c, int ending)
     bool failed = ending == -1 || !WIFEXITED(ending) || WEXITSTATUS(ending) != 0;
     snprintf(line, sizeof line, "%s after %.1f s", ending_text(ending, text),
              (double)(clock_ns() - c->began_ns) * 1e-9);
-    log_line(c, line);
     if (failed) offers_fail(c->offers, &(CommandFailure){atomic_load(&c->offers->reads), c->last, ending});
     if (!failed && c->last) atomic_store(&c->offers->finished, true);
+    log_line(c, line); /* after what the supervisor reads, because storage may delay it */
     atomic_store(&c->offers->reads, NO_STEP);
     c->pid = 0;
 }
@@ -112,18 +112,23 @@ static void command_start(CommandProcess *c)
     if (pid < 0) command_ended(c, -1);
 }
 
-/* Ends the command with its process group, which may outlive the shell. */
+/* Ends the command with its process group, which may outlive the shell. Nothing is sent to ids that others may have by now: that of the
+ * shell once it is reaped, and that of the group once it is empty, too. */
 static void command_end(CommandProcess *c)
 {
     int ending = 0;
     pid_t group = c->pid;
+    pid_t ended = 0;
+    bool left = true;
     int64_t until = clock_ns() + COMMAND_LEAVE_MS * 1000000ll;
     kill(-group, SIGTERM);
     kill(group, SIGTERM); /* which may not have its group yet */
-    for (pid_t ended = 0; clock_ns() < until && (!ended || kill(-group, 0) == 0); pause_ms(COMMAND_LOOK_MS / 10))
+    for (; left && clock_ns() < until; pause_ms(COMMAND_LOOK_MS / 10)) {
         if (!ended) ended = waitpid(group, &ending, WNOHANG);
-    kill(-group, SIGKILL);
-    if (kill(group, SIGKILL) == 0) waitpid(group, &ending, 0);
+        left = !ended || kill(-group, 0) == 0;
+    }
+    if (left) kill(-group, SIGKILL);
+    if (!ended && kill(group, SIGKILL) == 0) waitpid(group, &ending, 0);
     command_ended(c, ending);
 }
 
