@@ -194,6 +194,7 @@ together
 
 # ---- wrong usage; what a command may name is no option of a towers that it runs
 refuses 2 "--after-checkpoint-timeout" "$towers" train fashion_cnn --data-path data --max-steps 1 --after-checkpoint-timeout 5
+refuses 2 "--after-checkpoint-timeout" "$towers" train fashion_cnn --data-path data --max-steps 1 --after-checkpoint true --after-checkpoint-timeout 0
 TOWERS_EVENT=end TOWERS_RUN_DIR=runs/kept TOWERS_STEP=6 TOWERS_CHECKPOINT=runs/kept/ckpt/step-0000000006 "$towers" eval runs/kept >"$out" 2>"$err" || complain "towers in a command: $(cat "$err")"
 
 check_end "a command takes checkpoints elsewhere: newest first, one at a time; slow, failing and hanging ones harm no run"
