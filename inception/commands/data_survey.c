@@ -231,6 +231,18 @@ static int problems_print(Names *problems, FILE *to)
     return count;
 }
 
+/* A folder of a bucket is here as a list of all its shards. */
+static void heading_print(const char *path, const char *format, FILE *to)
+{
+    int count = 1;
+    const char *last = path;
+    for (const char *joint; (joint = strstr(last, "::")) != NULL; count++) last = joint + 2;
+    if (count > 2)
+        text_printf(to, "%d paths, from %.*s to %s: %s\n", count, (int)(strstr(path, "::") - path), path, last, format);
+    else
+        text_printf(to, "%s: %s\n", path, format);
+}
+
 Status data_info(const Options *o, FILE *to)
 {
     Status st = OK;
@@ -238,7 +250,7 @@ Status data_info(const Options *o, FILE *to)
     Source *sets[SPLITS] = {NULL};
     Look looks[SPLITS] = {{0}};
     for (Split s = SPLIT_TRAIN; s < SPLITS; s++) TRY_OUT(data_open(o, path, s, NULL, &sets[s]));
-    if (!o->json) text_printf(to, "%s: %s\n", path, source_info(sets[SPLIT_TRAIN])->format);
+    if (!o->json) heading_print(path, source_info(sets[SPLIT_TRAIN])->format, to);
     for (Split s = SPLIT_TRAIN; s < SPLITS; s++) {
         if (!sets[s]) continue;
         TRY_OUT(look_run(o, sets[s], &looks[s]));

@@ -126,6 +126,7 @@ rm "sets/folder é+&/set-train-000009.tar"
 mkdir "sets/folder é+&/below"
 at_store "$towers" data info "s3://pets/folder%20%C3%A9+&/" --cache-dir listed >there 2>err || complain "a folder with an odd name: $(cat err)"
 grep -q "; 2 other objects of the listed folders are no shards" err || complain "other objects are not counted: $(cat err)"
+grep -qE '^[0-9]+ paths, from .*/folder é\+&/set-train-000000.tar to .*/folder é\+&/set-val-000000.tar: WebDataset tars$' there || complain "a listed folder has no short name: $(head -n 1 there)"
 cmp -s <(grep -E '^(training|evaluation|classes):' here) <(grep -E '^(training|evaluation|classes):' there) || complain "a listed folder is another set: $(cat here there)"
 mkdir -p sets/parts/{train,val} && cp sets/tar/set-train-*.tar sets/parts/train && cp sets/tar/set-val-*.tar sets/parts/val && cp sets/tar/classes.txt sets/parts
 at_store train parts --data-path "s3://pets/parts/{train,val}/" || complain "two folders of tars: $(tail -n 3 said/parts.err)"
