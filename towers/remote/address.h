@@ -19,8 +19,8 @@ bool is_address_of_s3(const char *text);
 /* HOST or HOST:PORT, a name or an IPv4 address. */
 bool is_host(const char *host, size_t bytes);
 
-/* The address of an object, or of a folder if it ends with a slash, as a whole bucket does: its path is "". ERR_ARG says what is wrong without repeating what may be a
- * secret. */
+/* The address of an object, or of a folder if it ends with a slash, as a whole bucket does: its path is "". ERR_ARG says what is wrong
+ * without repeating what may be a secret. */
 NODISCARD Status address_parse(const char *text, Address *made);
 
 /* Whether an address that messages only repeat, with any path and host, has a part that may hold a secret. */

@@ -456,17 +456,14 @@ void transport_start(Transport *transport, Transfer *t)
 {
     NetRequest *r = calloc(1, sizeof *r);
     t->own = r;
-    t->done = false;
-    t->status = OK;
-    t->next = transport->first;
-    transport->first = t;
+    t->done = !r;
+    t->status = r ? OK : FAIL(ERR_MEMORY, "no memory for a request");
     if (!r) {
-        transport->first = t->next;
-        t->status = FAIL(ERR_MEMORY, "no memory for a request");
         status_keep(&t->why);
-        t->done = true;
         return;
     }
+    t->next = transport->first;
+    transport->first = t;
     r->s3 = is_address_of_s3(t->address) ? transport->config.s3 : NULL;
     r->most = r->marked = r->paced = t->have;
     r->since = r->due = clock_ns();

@@ -3,8 +3,9 @@
  * A transfer brings an object to an open file, or asks for its length and version alone. What breaks off goes on where it ended: by
  * Range and If-Range (RFC 9110, 13.1.5 and 14.2), so that the bytes of two versions of an object are never joined; a server that does not
  * resume, or has another version, sends all, and the file begins anew. What may pass (causes.h) is tried again after a pause, until no new
- * bytes have come for `net_timeout` seconds, or fewer than 1,000 a second. Connections are used again. Redirects lead to http and https only, and from https never to
- * http. Nothing is printed; messages name addresses, but not those that a redirect leads to, which may hold signatures. */
+ * bytes have come for `net_timeout` seconds, or fewer than 1,000 a second. Connections are used again. Redirects lead to http and https
+ * only, and from https never to http. Nothing is printed; messages name addresses, but not those that a redirect leads to, which may hold
+ * signatures. */
 #pragma once
 
 #include "kernels/base/status.h"

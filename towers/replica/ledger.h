@@ -126,7 +126,7 @@ typedef struct EvalResult {
     int64_t count, correct[2]; /* samples; correct top-1 and top-5 predictions */
     double loss;               /* mean */
     bool multi_label;      /* samples have any number of classes: correct are all classes, and the most probable one */
-    double mean_precision; /* if several: mAP (average_precision.h); NaN if no sample has a class */
+    double mean_precision; /* if multi_label: mAP (average_precision.h); NaN if no sample has a class */
 } EvalResult;
 
 /* By which the best weights are chosen: accuracy, or mAP. NaN if the loss is not finite or there is nothing to
