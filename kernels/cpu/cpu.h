@@ -26,9 +26,10 @@ typedef struct CpuDevice {
 #endif
 
 /* Compile a function several times and pick at load time: AVX-512 (x86-64-v4), AVX2 (v3), baseline. The resolvers of
- * such functions run before the sanitizers are up, so those builds, and other processors, get one plain version. */
+ * such functions run before the sanitizers are up, so those builds, and other processors, get one plain version. So does Clang before
+ * 18: other files do not find the functions that it has cloned (pull request 71706 of llvm/llvm-project). */
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) &&                                 \
-    !defined(__SANITIZE_THREAD__) && !defined(__AVX512F__)
+    !defined(__SANITIZE_THREAD__) && !defined(__AVX512F__) && (!defined(__clang__) || __clang_major__ >= 18)
 #ifdef __clang__ /* clang never inlines clones, and selects by features instead of levels */
 #define CPU_CLONES __attribute__((target_clones("avx512bw", "avx2", "default")))
 #else
