@@ -130,16 +130,17 @@ typedef struct UnaryNormal {
 
 /* Near 0, the probability is 1/2 and an odd polynomial. Else the bell times a polynomial in 1 / (1 + 0.265 |x|) is the
  * probability beyond x (both fitted to 2e-8 of it), of which small ones stay as precise as others. x is cut after 12 bits so that
- * the square of the first part is exact, and the error of the bell does not grow with x. */
+ * the square of the first part is exact, and the error of the bell does not grow with x. From 13 on the bell is that of 13, 2e-37,
+ * and from 1e19 on, where x times it would begin to count, 0. */
 UNARY_CALL UnaryNormal unary_normal(float x)
 {
-    float size = x < 0.0f ? -x : x, top;
-    size = unary_choose(size < 13.0f, size, 13.0f);
+    float whole = x < 0.0f ? -x : x, size = unary_choose(whole < 13.0f, whole, 13.0f), top;
     int bits;
     __builtin_memcpy(&bits, &size, sizeof bits);
     bits &= ~0xFFF;
     __builtin_memcpy(&top, &bits, sizeof top);
     float bell = unary_exp(-0.5f * (top * top), -0.5f * ((size - top) * (size + top)));
+    bell = unary_choose(whole < 1e19f, bell, 0.0f);
     float square = size * size, half = 1.0f / (1.0f + 0.265f * size) - 0.5f;
     float near = -6.80949051e-06f * square + 1.11041125e-4f;
     near = near * square - 1.18383719e-3f;
@@ -173,7 +174,8 @@ UNARY_CALL float unary_gelu_slope(float x)
 }
 
 /* The same with (1 + tanh(t)) / 2 for the probability, which is the logistic function of 2 t; t = sqrt(2 / pi) (x + 0.044715 x^3).
- * Within 3 units of the last place for |x| < 1; below, the rounding of t counts, too: 21 at -4. Its slope within 2e-7. */
+ * Within 3 units of the last place for |x| < 1; below, the rounding of t counts, too: 21 at -4. Its slope within 2e-7; the
+ * square stops where that is 0 or 1, before it overflows. */
 UNARY_CALL float unary_gelu_tanh(float x)
 {
     return x * unary_sigmoid(x * (1.59576912f + 0.0713548163f * (x * x)));
@@ -181,7 +183,8 @@ UNARY_CALL float unary_gelu_tanh(float x)
 
 UNARY_CALL float unary_gelu_tanh_slope(float x)
 {
-    float square = x * x, twice = x * (1.59576912f + 0.0713548163f * square), tail = unary_tail(twice);
+    float square = unary_choose(x * x < 1e4f, x * x, 1e4f);
+    float twice = x * (1.59576912f + 0.0713548163f * square), tail = unary_tail(twice);
     float below = twice < 0.0f ? tail : 1.0f - tail;
     return below + x * tail * (1.0f - tail) * (1.59576912f + 0.214064449f * square);
 }

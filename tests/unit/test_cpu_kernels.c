@@ -313,6 +313,35 @@ TEST(test_gelu_keeps_its_tail)
     call_destroy(&call);
 }
 
+/* However large x is, no product overflows or counts what only rounds to nothing: slopes are those at 1e4, as are values below 0. */
+TEST(test_unary_ops_far_out)
+{
+    static const float far_out[] = {1e4f, 1e10f, 1e18f, 1e19f, 2e19f, 1e25f, 1e30f, FLT_MAX};
+    enum { COUNT = sizeof far_out / sizeof *far_out };
+    static const OpKind kinds[] = {
+#define OP(...)
+#define UNARY(KIND, ...) OP_##KIND,
+#define UNARY_GRAD(KIND, ...) OP_##KIND, OP_##KIND##_DX,
+#include "kernels/ops.def"
+    };
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        Case row = {.name = "far", .kind = kinds[k], .in = {ACT(1, COUNT, 1, 1)}, .out = {ACT(1, COUNT, 1, 1)}};
+        bool slope = op_max_inputs(kinds[k]) == 2;
+        if (slope) row.in[1] = row.in[0];
+        for (int sign = -1; sign <= (slope ? 1 : -1); sign += 2) {
+            OpCall call = call_create(&row, DTYPE_F32);
+            float *x = call.in[slope].data, *y = call.out[0].data;
+            for (int i = 0; i < COUNT; i++) ((float *)call.in[0].data)[i] = 1, x[i] = (float)sign * far_out[i];
+            call_run(&devices[2], &call);
+            for (int i = 1; i < COUNT; i++)
+                if (!(fabsf(y[i] - y[0]) <= 2e-7f))
+                    fail_msg("%s of %g: %g, of %g: %g", op_name(kinds[k]), (double)x[0], (double)y[0], (double)x[i],
+                             (double)y[i]);
+            call_destroy(&call);
+        }
+    }
+}
+
 /* ---- a maximum is one of its numbers, however small: equal to the bit, and at its place */
 
 enum { POOL_N = 2, POOL_C = 37, POOL_SIDE = 9 };
