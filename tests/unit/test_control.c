@@ -465,7 +465,7 @@ static int crowd(ControlPlane *c)
 {
     static char mine[4096], all[CROWD][4096];
     for (int i = 0; i < 4096; i++) mine[i] = (char)(control_rank(c) * 31 + i);
-    CHECK(control_gather(c, mine, sizeof mine, "its card", all) == OK);
+    CHECK(control_gather(c, mine, sizeof mine, "its bytes", all) == OK);
     for (int r = 0; r < CROWD; r++)
         for (int i = 0; i < 4096; i++)
             if (all[r][i] != (char)(r * 31 + i)) return 1;
@@ -644,6 +644,28 @@ TEST(test_misfits)
     }
 }
 
+/* In a process of its own: comes as rank 1. */
+static void rank_1_comes(ControlConfig config)
+{
+    ControlPlane *c;
+    config.rank = 1;
+    if (control_open(&config, &c) != OK) _exit(98);
+    control_close(c);
+    _exit(0);
+}
+
+/* Meets as rank 0 whom `other` is or lets come; that process ends well. */
+static void rank_0_meets(const ControlConfig *config, pid_t other)
+{
+    ControlPlane *c;
+    int status;
+    assert_int_equal(control_open(config, &c), OK);
+    assert_true(*control_host(c, 0) && *control_host(c, 1));
+    control_close(c);
+    assert_int_equal(waitpid(other, &status, 0), other);
+    assert_int_equal(status, 0);
+}
+
 /* fault: F44 */
 /* Whoever speaks another language is not listened to, and does not disturb the meeting. */
 TEST(test_connections_of_others)
@@ -662,19 +684,9 @@ TEST(test_connections_of_others)
         }
         char reply[64];
         if (write(fd, "GET / HTTP/1.0\r\n\r\n", 18) != 18 || read(fd, reply, sizeof reply) > 0) _exit(97);
-        ControlPlane *c;
-        config.rank = 1;
-        if (control_open(&config, &c) != OK) _exit(98);
-        control_close(c);
-        _exit(0);
+        rank_1_comes(config);
     }
-    ControlPlane *c;
-    int status;
-    assert_int_equal(control_open(&config, &c), OK);
-    assert_true(*control_host(c, 0) && *control_host(c, 1));
-    control_close(c);
-    waitpid(other, &status, 0);
-    assert_int_equal(status, 0);
+    rank_0_meets(&config, other);
 }
 
 /* ---- others that speak the language */
@@ -725,27 +737,6 @@ TEST(test_impostor_of_rank_0)
 {
     impostor_meets(true);
     impostor_meets(false);
-}
-
-/* In a process of its own: comes as rank 1. */
-static void rank_1_comes(ControlConfig config)
-{
-    ControlPlane *c;
-    config.rank = 1;
-    if (control_open(&config, &c) != OK) _exit(98);
-    control_close(c);
-    _exit(0);
-}
-
-/* Meets as rank 0 whom `other` is or lets come; that process ends well. */
-static void rank_0_meets(const ControlConfig *config, pid_t other)
-{
-    ControlPlane *c;
-    int status;
-    assert_int_equal(control_open(config, &c), OK);
-    control_close(c);
-    assert_int_equal(waitpid(other, &status, 0), other);
-    assert_int_equal(status, 0);
 }
 
 /* In a process of its own: connects to rank 0 with a greeting, which it answers by a challenge. */
@@ -881,14 +872,7 @@ TEST(test_other_number)
         if (control_open(&config, &c) != ERR_ARG) _exit(97);
         if (!strstr(status_message(), "is one of 3 programs, but rank 0 is one of 2; start all with")) _exit(98);
         config.ranks = 2;
-        if (control_open(&config, &c) != OK) _exit(99);
-        control_close(c);
-        _exit(0);
+        rank_1_comes(config);
     }
-    ControlPlane *c;
-    int status;
-    assert_int_equal(control_open(&config, &c), OK);
-    control_close(c);
-    waitpid(other, &status, 0);
-    assert_int_equal(status, 0);
+    rank_0_meets(&config, other);
 }
