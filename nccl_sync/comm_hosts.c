@@ -1,5 +1,5 @@
-/* Collectives between nodes: shared memory inside a node (comm_shared.h), and between their first
- * processes, the leaders, messages over a link (link.h), which is MPI, or TCP where NCCL makes the sums.
+/* Collectives between nodes: shared memory inside a node (comm_shared.h), and between their first processes, the leaders, messages
+ * over a link (link.h), which is MPI, or TCP where NCCL makes the sums.
  *
  * Every process has a communication thread (comm_thread.h) that runs the collectives in the order in which they were
  * given; in a leader it opens, uses and closes the link. So a sum (hosts_chain.c) begins when the last local tower has

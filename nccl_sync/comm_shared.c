@@ -18,8 +18,8 @@ static void futex_wake_all(_Atomic uint32_t *word)
 
 Status comm_shared_create(int towers, int ranks, size_t max_count, CommShared **made)
 {
-    if (towers < 1 || ranks < 1 || ranks > GROUP_RANKS_MAX)
-        return FAIL(ERR_ARG, "%d towers in %d processes: expected 1 to %d processes", towers, ranks, GROUP_RANKS_MAX);
+    if (towers < 1 || ranks < 1 || ranks > NODE_RANKS_MAX)
+        return FAIL(ERR_ARG, "%d towers in %d processes: expected 1 to %d processes", towers, ranks, NODE_RANKS_MAX);
     size_t stride = (max_count + 15) / 16 * 16;
     size_t bytes = sizeof(CommShared) + ((size_t)towers + 1) * stride * sizeof(float);
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -11,7 +11,7 @@
 
 #include "nccl_sync/comm_record.h"
 
-enum { GROUP_RANKS_MAX = 256, BROADCAST_BYTES = 1 << 18, LINE = 64 };
+enum { NODE_RANKS_MAX = 256, BROADCAST_BYTES = 1 << 18, LINE = 64 };
 
 struct CommShared {
     _Alignas(LINE) _Atomic uint32_t generation; /* completed barriers; the futex word */
@@ -21,18 +21,18 @@ struct CommShared {
     _Atomic uint32_t abort_begun;            /* by somebody: only the first writes abort_text */
     char abort_text[COMM_MESSAGE_BYTES];     /* with COMM_ABORTED_ELSEWHERE: what has happened on another host */
     _Alignas(LINE) _Atomic int64_t
-        arrived_at[GROUP_RANKS_MAX]; /* number of the barrier that each has reached, to name the missing one */
-    ProgressSlot progress[GROUP_RANKS_MAX];
-    CommRecord record[GROUP_RANKS_MAX];
+        arrived_at[NODE_RANKS_MAX]; /* number of the barrier that each has reached, to name the missing one */
+    ProgressSlot progress[NODE_RANKS_MAX];
+    CommRecord record[NODE_RANKS_MAX];
     /* several nodes: see hosts_chain.c */
     _Alignas(LINE) _Atomic uint32_t chain_moves; /* a futex word: changes of the next three */
-    _Atomic int64_t given[GROUP_RANKS_MAX];      /* sums to which each process has given all that it has */
+    _Atomic int64_t given[NODE_RANKS_MAX];       /* sums to which each process has given all that it has */
     _Atomic int64_t partials, resulted;          /* chunks whose partial sum, and whose result, has come */
-    _Atomic int64_t looked_ns[GROUP_RANKS_MAX];  /* when each communication thread last looked, while it waits */
-    _Atomic bool awaits[GROUP_RANKS_MAX];        /* each process waits for its communication thread */
+    _Atomic int64_t looked_ns[NODE_RANKS_MAX];   /* when each communication thread last looked, while it waits */
+    _Atomic bool awaits[NODE_RANKS_MAX];         /* each process waits for its communication thread */
     _Atomic int64_t peers_ns;                    /* the last sign of progress of other nodes */
-    _Alignas(LINE) _Atomic int64_t added[GROUP_RANKS_MAX]; /* chunks to which each process has added its part */
-    int towers, ranks;                                     /* of the node */
+    _Alignas(LINE) _Atomic int64_t added[NODE_RANKS_MAX]; /* chunks to which each process has added its part */
+    int towers, ranks;                                    /* of the node */
     int first_tower;
     int first_holds;          /* towers whose contributions the first room holds */
     size_t max_count, stride; /* floats; stride is max_count rounded up to a line */

@@ -1,6 +1,5 @@
-/* The communicator between nodes in three parts: comm_hosts.c opens it and runs the short
- * collectives, hosts_chain.c sums, hosts_leader.c waits for other nodes and notifies them of failures. Internal to
- * nccl_sync.
+/* The communicator between nodes in three parts: comm_hosts.c opens it and runs the short collectives, hosts_chain.c sums,
+ * hosts_leader.c waits for other nodes and notifies them of failures. Internal to nccl_sync.
  *
  * All of it runs on the communication thread (comm_thread.h), which owns the link; the process's own thread leaves
  * contributions, queues collectives and copies results. */

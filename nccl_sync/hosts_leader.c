@@ -1,5 +1,4 @@
-/* The leaders of the nodes: they wait for each other, report failures to each other, and find out who
- * is late; see hosts.h.
+/* The leaders of the nodes: they wait for each other, report failures to each other, and find out who is late; see hosts.h.
  *
  * Waits end by deadline, by an abort on the node, or by a message of another node. A leader whose deadline has passed asks
  * all others whether they are there: those that do not answer are named, on every host. */

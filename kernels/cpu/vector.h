@@ -1,5 +1,4 @@
-/* Shared by the CPU's own kernels: conversions of bf16, typed loads and stores, loops to
- * vectorize.
+/* Shared by the CPU's own kernels: conversions of bf16, typed loads and stores, loops to vectorize.
  *
  * A kernel is written once as a VECTOR_INLINE body with a `dtype` argument; a CPU_CLONES function calls it through
  * BY_DTYPE with the dtype as a constant, so that the compiler makes one loop for f32 and one for bf16. All arithmetic

@@ -298,7 +298,7 @@ static void check_pooled(Dtype dtype, int32_t c, Window window)
                       .out = {d[0], s[0][0], s[0][1]}, .in_count = 6, .out_count = 3});
     OpCall fused = {OP_MAX_POOL_NORM_DX,
                     pool,
-                    "joined",
+                    "fused",
                     .in = {small, place[0], image, v[0], v[1], v[2], v[3]},
                     .out = {d[1], s[1][0], s[1][1]},
                     .in_count = 7,

@@ -53,7 +53,7 @@ static Status col2im_create(Device *device, const ConvProblem *p, void **plan)
                              .y = DTYPE_F32};
     TRY_OUT(choice_offer_product(&state->choice, device, &product));
     TRY_OUT(choice_settle(&state->choice, device, p->call));
-    state->rows_offset = align_up(choice_workspace_bytes(&state->choice), 64);
+    state->rows_offset = align_up(choice_workspace_bytes(&state->choice), CPU_ALIGNMENT);
     state->workspace_bytes = state->rows_offset + (size_t)(product.rows * product.ins) * sizeof(float);
     *plan = state;
     state = NULL;

@@ -284,7 +284,7 @@ static Status onednn_conv_create(Device *device, const ConvProblem *p, void **pl
     size_t dx_bytes = (size_t)(shape_pixels(p->x->shape) * p->x->pitch) * dtype_bytes(p->x->dtype);
     size_t w_bytes = (size_t)shape_count(p->w->shape) * sizeof(float);
     state->result_offset = choice_workspace_bytes(&state->conv.choice);
-    state->rotated_offset = state->result_offset + (state->adds ? align_up(dx_bytes, 64) : 0);
+    state->rotated_offset = state->result_offset + (state->adds ? align_up(dx_bytes, CPU_ALIGNMENT) : 0);
     state->workspace_bytes = state->rotated_offset + (state->conv.rotates ? w_bytes : 0);
     *plan = state;
     state = NULL;

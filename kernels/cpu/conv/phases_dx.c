@@ -109,8 +109,8 @@ static Status phases_create(Device *device, const ConvProblem *p, void **plan)
         dx = (size_t)larger((int64_t)dx, shape_count(x.shape) * (int64_t)dtype_bytes(x.dtype));
         weights = (size_t)larger((int64_t)weights, shape_count(w.shape) * (int64_t)sizeof(float));
     }
-    state->dx_offset = align_up(own, 64);
-    state->weights_offset = state->dx_offset + align_up(dx, 64);
+    state->dx_offset = align_up(own, CPU_ALIGNMENT);
+    state->weights_offset = state->dx_offset + align_up(dx, CPU_ALIGNMENT);
     state->workspace_bytes = state->weights_offset + weights;
     *plan = state;
     state = NULL;

@@ -27,7 +27,7 @@ enum {
     PANEL = 2 * LANES /* outputs of a panel, at most: two vectors */
 };
 
-/* ---- tiles: c[rows][vectors] = the sum over some taps of a[rows] b[vectors] */
+/* ---- tiles: c[rows][vectors] = the sum over some taps of a[rows][depth] b[depth][vectors] */
 
 typedef struct Term {
     int32_t a, b; /* offset of a tap in an image of the input; number of the tap */
@@ -150,7 +150,7 @@ static void taps_list(const PositionGemm *g)
         }
 }
 
-/* Parts of about equal size, the first of part k. */
+/* The first element of part k, if `whole` elements are cut into `parts` of about equal size. */
 static int64_t part_first(int64_t whole, int64_t parts, int64_t k)
 {
     return whole * k / parts;

@@ -188,13 +188,14 @@ out:
 
 static size_t block_bytes(const Wgrad *g)
 {
-    return align_up(x_bytes(g, g->pairs, g->rows), 64) + align_up(dy_bytes(g, g->pairs, g->rows), 64);
+    return align_up(x_bytes(g, g->pairs, g->rows), CPU_ALIGNMENT) +
+           align_up(dy_bytes(g, g->pairs, g->rows), CPU_ALIGNMENT);
 }
 
 /* Bytes of one slice's partial sum. Slice 0 accumulates directly into dw. */
 static size_t sums_bytes(const Wgrad *g)
 {
-    return align_up((size_t)dw_count(g) * sizeof(float), 64);
+    return align_up((size_t)dw_count(g) * sizeof(float), CPU_ALIGNMENT);
 }
 
 size_t wgrad_workspace(const void *plan)
@@ -412,7 +413,7 @@ static WgradBlock block_at(const WgradRun *run, int64_t index, char *memory)
     block.rows = (int)smaller(g->rows, g->h.out - block.row);
     block.x_panels =
         (WgradPanels){(uint32_t *)(void *)memory, block_x_pixels(g, block.pairs, block.rows), g->x_first, g->x_panels};
-    memory += align_up(x_bytes(g, g->pairs, g->rows), 64);
+    memory += align_up(x_bytes(g, g->pairs, g->rows), CPU_ALIGNMENT);
     block.dy_panels = (WgradPanels){(uint32_t *)(void *)memory, block.pairs * pair_dy_pixels(g, block.rows),
                                     g->dy_first, g->dy_panels};
     return block;

@@ -267,7 +267,7 @@ static Status winograd_create(const Device *device, const ConvProblem *p, Winogr
     g->panels = panels_of(g->code->lanes, g->y.c);
     (a == F4_7 ? lines_plan : tiles_plan)(p, g);
     g->zeros = calloc((size_t)g->x.c, dtype_bytes(g->dtype));
-    if (p->keeps_w) g->kept = aligned_alloc(64, align_up(u_bytes(g), 64));
+    if (p->keeps_w) g->kept = aligned_alloc(CPU_ALIGNMENT, align_up(u_bytes(g), CPU_ALIGNMENT));
     if (!g->zeros || (p->keeps_w && !g->kept)) {
         winograd_destroy(g);
         return FAIL(ERR_MEMORY, "no memory for the Winograd convolution '%s'", p->call->name);

@@ -70,7 +70,7 @@ static Status pair_prepare(Device *device, OpCall *call)
     pair_bind(p, call);
     call->workspace = NULL;
     const Tensor *middle = &p->second.in[0];
-    p->inner_offset = align_up((size_t)shape_count(middle->shape) * dtype_bytes(middle->dtype), 64);
+    p->inner_offset = align_up((size_t)shape_count(middle->shape) * dtype_bytes(middle->dtype), CPU_ALIGNMENT);
     TRY(kernel_of(p->first.kind)->prepare(device, &p->first));
     TRY(kernel_of(p->second.kind)->prepare(device, &p->second));
     size_t first = p->first.workspace_bytes, second = p->second.workspace_bytes;
