@@ -440,10 +440,26 @@ static void commands_print(const Sweep *s, FILE *to)
 
 /* ---- the result */
 
+/* N of the folds K/N that are among the repetitions; 0: none are. Of different N the smallest, with which a difference is the least
+ * certain. */
+static int folds_of(const SweepPlan *plan)
+{
+    int smallest = 0, folds;
+    for (int d = 0; d < plan->dimensions; d++)
+        for (int k = 0; plan->dimension[d].id == OPTION_ID_fold && k < plan->dimension[d].choices; k++)
+            if (sscanf(plan->dimension[d].choice[k], "%*d/%d", &folds) == 1 && (!smallest || folds < smallest))
+                smallest = folds;
+    return smallest;
+}
+
 static Status result_make(const Sweep *s, FILE *to)
 {
     const SweepPlan *plan = s->plan;
-    SweepResult result = {.folder = s->folder, .rungs = plan->rungs, .rung = plan->rung, .repeats = plan->repeats};
+    SweepResult result = {.folder = s->folder,
+                          .rungs = plan->rungs,
+                          .rung = plan->rung,
+                          .repeats = plan->repeats,
+                          .folds = folds_of(plan)};
     SweepSetting *settings = calloc((size_t)plan->settings, sizeof *settings);
     const SweepRow **rows = calloc((size_t)plan->settings * (size_t)plan->repeats, sizeof *rows);
     Status st = settings && rows ? OK : FAIL(ERR_MEMORY, "no memory for the ranking of %d settings", plan->settings);

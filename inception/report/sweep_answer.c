@@ -95,7 +95,7 @@ static Estimate second_difference(const SweepResult *result)
         double gap = a->rows[r]->score[rung] - b->rows[r]->score[rung];
         if (isfinite(gap) && a->rows[r]->kind[rung] == b->rows[r]->kind[rung]) change[count++] = gap;
     }
-    Estimate e = repeated_mean(change, count, 0);
+    Estimate e = repeated_mean(change, count, result->folds ? 1.0 / (result->folds - 1) : 0);
     free(change);
     return e;
 }

@@ -34,6 +34,7 @@ typedef struct SweepResult {
     const char *folder;
     const int64_t *rung; /* [rungs]: epochs */
     int rungs, repeats, count;
+    int folds;              /* N of the folds K/N that are among the repetitions; 0: these are seeds alone */
     SweepSetting *settings; /* [count]; sweep_table sorts them */
 } SweepResult;
 

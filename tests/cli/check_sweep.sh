@@ -242,6 +242,12 @@ for s in crossed:
     expect(abs(s['score'] - statistics.mean(scores)) < 1e-6 and abs(s['deviation'] - statistics.stdev(scores)) < 1e-6, (s, scores))
     divided |= {json.load(open(f'runs/{run}/env.json'))['evaluation_data']['fingerprint'] for run in runs}
 expect(len(crossed) == 2 and len(divided) == 4, ('each seed divides the images into other folds', divided))
+first, second = ([best('crossed/' + run['run']) for run in s['runs']] for s in crossed)
+gaps = [a - b for a, b in zip(first, second)]
+x = abs(statistics.mean(gaps)) / math.sqrt((1 / 4 + 1 / (2 - 1)) * statistics.variance(gaps)) / math.sqrt(3)
+chance = 1 - 2 / math.pi * (math.atan(x) + x / (1 + x * x)) # of Student's t, 3 degrees of freedom
+said = re.search(r'\(p = ([0-9.e-]+)\)', open('runs/crossed/sweep.html').read())
+expect(said and abs(float(said[1]) - chance) <= 0.06 * chance, ('folds share training images', said and said[0], chance, gaps))
 
 def evaluated(run):
     return frozenset(row['file'] for row in csv.DictReader(open(f'runs/{run}/predictions.csv')))

@@ -249,7 +249,7 @@ TEST(two_options_are_asked)
     settings_free(&s);
 }
 
-/* Two settings with five repetitions. */
+/* Two settings with five repetitions, seeds or folds. */
 TEST(best_two)
 {
     enum { REPEATS = 5 };
@@ -265,8 +265,12 @@ TEST(best_two)
     s.result.repeats = REPEATS;
     s.setting[0].rows = row, s.setting[1].rows = row + REPEATS;
     says(&s, "(mean of 5 runs, deviation 1.92)", true);
-    says(&s, "nothing stands out: t001 is clearly before t002 (p = 0.00029).",
-         true); /* 1 - t / sqrt(t^2 + 4) (1 + 2 / (t^2 + 4)) */
+    /* p is 1 - t / sqrt(t^2 + 4) (1 + 2 / (t^2 + 4)) */
+    says(&s, "nothing stands out: t001 is clearly before t002 (p = 0.00029).", true);
+    /* training sets of folds overlap: the variance of the mean is (1/5 + 1/4) s^2 */
+    s.result.folds = REPEATS;
+    says(&s, "nothing stands out: t001 is clearly before t002 (p = 0.0014).", true);
+    s.result.folds = 0;
     for (int k = REPEATS; k < 2 * REPEATS; k++) run[k].score[0] = 0.79;
     says(&s, "more seeds of the best two, as chance may have put t001 before t002 (p = 0.2", true);
     for (int k = 0; k < 2 * REPEATS; k++) run[k].score[0] = (k < REPEATS ? 0.9 : 0.8) - 0.1 * (k % REPEATS % 2);
