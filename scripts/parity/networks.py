@@ -9,7 +9,8 @@ the timm architectures of the list below, one or two of each family. A network i
 batch norms, exported, read, and run on two images; PyTorch in float64 is the truth, and PyTorch's own float32 the measure: a network `loads`
 if its error is at most ten times PyTorch's, or 2e-6 of the largest logit. Else it `differs`; it is `refused` with the reasons that towers
 gives; or it is `not exported`, where no form of PyTorch's exporters makes a file; or `not measured`, if its process ends or takes too
-long. The forms are tried in the order of FORMS, until one loads or differs."""
+long. The forms are tried in the order of FORMS, until one loads or differs. Each record has the versions of the packages; a page is made of
+records of the same versions alone."""
 import copy
 import json
 import multiprocessing
@@ -181,6 +182,13 @@ def one(build, name):
 
 # ---- all of them
 
+def packages_of():
+    import timm
+    import torch
+    import torchvision
+    return ", ".join(f"{name} {package.__version__.split('+')[0]}" for name, package in (("PyTorch", torch), ("torchvision", torchvision), ("timm", timm)))
+
+
 def torchvision_names():
     import torchvision
     names = torchvision.models.list_models(module=torchvision.models)
@@ -189,10 +197,7 @@ def torchvision_names():
 
 def run(build, records, names):
     """Each in a process of its own, which begins with the packages read already."""
-    import timm  # noqa: F401
-    import torch  # noqa: F401
-    import torchvision  # noqa: F401
-    processes = multiprocessing.get_context("fork")
+    packages, processes = packages_of(), multiprocessing.get_context("fork")
     for name in names or torchvision_names() + [f"timm:{name}" for name in TIMM]:
         answers = processes.SimpleQueue()
         process = processes.Process(target=lambda: answers.put(one(build, name)))
@@ -202,7 +207,7 @@ def run(build, records, names):
         process.kill()
         record = answers.get() if not answers.empty() else {"name": name, "verdict": "not measured", "reasons": [why]}
         with open(records, "a") as to:
-            to.write(json.dumps(record) + "\n")
+            to.write(json.dumps(record | {"packages": packages}) + "\n")
         print(record["name"], record["verdict"], record.get("form", ""), record.get("reasons", ""), flush=True)
 
 
@@ -229,13 +234,19 @@ def page(path):
     records = {}
     for line in open(path):
         records[json.loads(line)["name"]] = json.loads(line)
+    packages = {r["packages"] for r in records.values()}
+    if len(packages) > 1:
+        sys.exit(f"{path} has records of different packages, of which no page is made: {'; '.join(sorted(packages))}")
     own = [r for name, r in records.items() if not name.startswith("timm:")]
     others = [r for name, r in records.items() if name.startswith("timm:")]
-    lines = ["# Networks from ONNX files", "", "Written by `scripts/parity/networks.py`, which says how each network is made, exported and compared. Each error is that of "
-             "towers / PyTorch's own float32, from PyTorch's float64: of logits the largest, as a part of the largest logit; of gradients in training "
-             "mode, for networks below 50 million parameters, and of the parameters after three steps of SGD, |a - b| / |b| of all of them together. What is "
-             "empty was not measured. The exporter is the first form whose file is not refused, of `script` (TorchScript), `dynamo unoptimized` and "
-             "`dynamo`; the last column has the reasons of a form that was refused before it, or those of a refused network's last form.", ""]
+    lines = ["# Networks from ONNX files", "", f"Written by `scripts/parity/networks.py` with {', '.join(packages)}; it says how each network is made, "
+             "exported and compared. The networks are all convolutional classifiers of torchvision, and one or two of each family of timm. A network "
+             "`loads` if the error of its logits is at most ten times PyTorch's, or 2e-6.", "",
+             "Each error is given as that of towers / that of PyTorch's own float32, both from PyTorch's float64. Of logits it is the largest, as a part "
+             "of the largest logit. Of gradients in training mode, and of the parameters after three steps of SGD, it is |a - b| / |b| of all of them "
+             "together; networks of 50 million parameters or more are not trained. What is empty was not measured. The exporter is the first form whose "
+             "file is not refused, of `script` (TorchScript), `dynamo unoptimized` and `dynamo`; the last column has the reasons of a form that was "
+             "refused before it, or those of a refused network's last form.", ""]
     print("\n".join(lines + table("torchvision", own, torchvision_names()) + table("timm", others, [f"timm:{name}" for name in TIMM])).rstrip())
 
 
