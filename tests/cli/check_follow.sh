@@ -51,7 +51,7 @@ for run in live one bad gan; do
     done
 done
 unfilled=$(find mlruns -path '*/metrics/step/*' -type f | head -n 1)
-: >"${unfilled%/*}/unfilled" # as a follower leaves it that is killed between making and filling the file of a metric
+[[ $unfilled ]] && : >"${unfilled%/*}/unfilled" || complain "mlflow has no file of the metric step" # as a follower leaves it that is killed between making and filling the file of a metric
 follow mlflow runs/live || complain "mlflow, behind a follower that was killed: $(tail -n 3 follow.out)"
 name=$'d \U1F600 \\ " # from' # a text of args.yaml may hold anything
 ln -s data "$name"

@@ -70,6 +70,7 @@ awk '/^```sh/ { on = 1; next } /^```/ { on = 0 } on' "$source_dir/examples/libra
 "$towers" export runs/run mine.onnx --quiet && "$towers" train mine.onnx --data-path data --max-steps 3 -b 16 --experiment own --quiet 2>"$err" && rm mine.onnx &&
     "$towers" export runs/own back.onnx --quiet || complain "a network from a file: $(cat "$err")"
 "$towers" predict runs/own images --json --top 1 | grep -oP '"probability":\K[0-9.]{6}' >predicted
+[[ $(wc -l <predicted) == $(ls images | wc -l) ]] || complain "predict with a network from a file: $(cat predicted)"
 for given in runs/own back.onnx; do
     ./threads $given images/*.ppm >"$out" 2>"$err" && [[ $(cat "$out") == ok ]] || complain "threads with $given: $(cat "$out" "$err")"
     ./classify $given images/*.ppm 2>"$err" | grep -oP ' \K[0-9]\.[0-9]{4}' | diff - predicted >"$out" || complain "$given in the library: $(cat "$out" "$err")"
