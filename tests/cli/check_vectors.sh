@@ -32,5 +32,7 @@ C
 if gcc -O3 -fno-math-errno -c branch.c 2>/dev/null; then
     functions branch.o >found
     grep -q '^slow\.arch_x86_64_v3 0$' found || complain "a loop without vectors is not found: $(cat found)"
+else
+    left_out "a loop with a branch, which must be found: no gcc that compiles target_clones"
 fi
 check_end "all $(wc -l <clones) functions for kinds of processors are compiled to vectors"
