@@ -53,7 +53,7 @@ logs=build-test/logs # of builds and tests, for the list of what was skipped
 
 # build PRESET [TARGET...]: configure and build quietly, all or what the targets need; show the end of the log if that fails, which is
 # recorded, so that the other parts go on
-failed='' given=("$@")
+failed='' unsteady='' given=("$@")
 build() {
     local log=$logs/build-$1 preset=$1
     shift
@@ -63,7 +63,7 @@ build() {
         failed+=" build-$preset"
         return 1
     fi
-    grep -A 5 '^-- Towers' "$log" | sed 's/^-- //'
+    sed -n '/^-- Towers/,+5 s/^-- //p' "$log"
 }
 
 # The preset of what needs the CUDA backend; where there is no toolkit, that of the other tests, so that nothing is built twice.
@@ -74,17 +74,31 @@ cuda_preset() {
 }
 
 # The names of the tests that have failed in a build's last run.
-failed_tests() { sed 's/^[0-9]*://' "$1/Testing/Temporary/LastTestsFailed.log" | sort -u | xargs; }
+failed_tests() { sed 's/^[0-9]*://' "$1/Testing/Temporary/LastTestsFailed.log" 2>/dev/null | sort -u | xargs; }
+
+# again PRESET NAME: which of the tests that have failed beside others fail once more, alone. Those that pass then are unsteady: they are
+# named at the end, for whoever mends them, and fail nothing. What a sanitizer finds is no matter of luck, and is not tried again.
+again() {
+    local preset=$1 name=$2 first last=''
+    first=$(failed_tests "build-$preset")
+    if [ -n "$first" ] && [[ $preset == test* ]]; then
+        echo "== testing once more, alone: $first"
+        ctest --test-dir "build-$preset" --output-on-failure --rerun-failed && unsteady+=" $name ($first)" && return
+        last=$(failed_tests "build-$preset")
+    fi
+    failed+=" $name (${last:-${first:-no test}})"
+}
 
 # check PRESET NAME [ctest options]: a failure is recorded, so that the list at the end is printed nevertheless. One test more than there
 # are cores: the longest of them mostly wait, for what they have killed and for each other.
 check() {
-    local preset=$1 name=$2
+    local preset=$1 name=$2 passed=yes
     shift 2
     echo "== testing $name"
-    ctest --test-dir "build-$preset" --output-on-failure -j $((jobs + 1)) "$@" "${given[@]}" ||
-        failed+=" $name ($(failed_tests "build-$preset"))"
+    rm -f "build-$preset/Testing/Temporary/LastTestsFailed.log" # of a run before: ctest writes it only for failures
+    ctest --test-dir "build-$preset" --output-on-failure -j $((jobs + 1)) "$@" "${given[@]}" || passed=no
     cp "build-$preset/Testing/Temporary/LastTest.log" "$logs/test-$name"
+    [ $passed = yes ] || again "$preset" "$name"
 }
 
 run_quick() {
@@ -184,5 +198,6 @@ done
 [ $plan = no ] || { echo "left out:${left_out:- nothing}" && exit 0; }
 [ ! -d "$logs" ] || say_skipped
 [ -z "$left_out" ] || echo "== left out, as $minutes minutes have no room for it:$left_out"
+[ -z "$unsteady" ] || echo "== unsteady, failed once and passed alone:$unsteady; see above"
 [ -z "$failed" ] || echo "== failed:$failed; see above"
 [ -z "$failed" ]

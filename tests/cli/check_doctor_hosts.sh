@@ -64,18 +64,12 @@ grep -q "of 4 programs rank 3 did not connect to port $((port - 7)) of host1 wit
 for signal in STOP KILL; do
     new "$signal"
     for rank in 0 1 2; do begin $rank --comm-timeout 20; done
-    for ((i = 0; i < 1200; i++)); do # rank 2 waits for rank 3, or is about to prove itself
-        (($(on 3 ss -tnH state established 2>/dev/null | grep -cE ":$port\b") > 0)) && break
-        sleep 0.02
-    done
+    wait_until eval 'on 3 ss -tnH state established | grep -qE ":$port\b"' # rank 2 waits for rank 3, or is about to prove itself
     sleep 1 # a connection is there before the greeting in it
     victim=$(pgrep -P "$(cat "$codes/shell-2")")
     kill -$signal "$victim"
     begin 3 --comm-timeout 20
-    for ((i = 0; i < 1200; i++)); do
-        [[ -s $codes/0 && -s $codes/1 && -s $codes/3 ]] && break
-        sleep 0.05
-    done
+    for rank in 0 1 3; do wait_until test -s "$codes/$rank"; done
     kill -KILL "$victim" 2>/dev/null
     ended 7 0 1 3
     cat "$codes"/err-* | grep -qE "rank 2 on host3( has not sent|: its supervisor has ended)|the last as rank 2 of 4 on host3" || complain "$signal: nobody names host3: $(cat "$codes"/err-*)"

@@ -28,7 +28,7 @@ export TOWERS_FAULT=delay:tower=0,step=1,ms=25 # so that the run is there for so
 train live --towers 4 --batch-size 2 --epochs 20 --max-steps 288 &
 unset TOWERS_FAULT
 trainer=$!
-for ((i = 0; i < 500; i++)); do [ -s runs/live/metrics.jsonl ] && break; sleep 0.02; done
+wait_until test -s runs/live/metrics.jsonl
 for seconds in 1.3 1.5; do
     "$mlflow" "$source_dir/scripts/follow_mlflow.py" runs/live >follow.out 2>&1 &
     follower=$!

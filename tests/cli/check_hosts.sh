@@ -285,7 +285,7 @@ else
         grep -qE -- "$pattern" "$codes/all" || complain "$name: nobody says '$pattern': $(cat "$codes/all")"
         row faults "SIG$signal to the $([[ $who == supervisor ]] && echo program || echo 'first tower process') of rank $rank${*:+, \`$*\`}" "$([[ $rank == 0 ]] && echo "- 7" || echo "7 -")" "$(said "$pattern" "$codes/all")"
     }
-    if [[ ${mpirun[0]} == mpirun.mpich ]]; then
+    if [[ $mpirun_of == mpich ]]; then
         left_out "deaths: Hydra kills all programs at once, before they can report"
     else
         dies supervisor-1 KILL 1 supervisor "rank 1 on $(hostname): its supervisor has ended without a message"

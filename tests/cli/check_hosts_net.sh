@@ -94,7 +94,7 @@ row network "rank 0's name is 127.0.1.1 on another host" "7 7" "$(said '127\.0\.
 
 new two-jobs # the second one's rank 0 finds the port taken, its rank 1 the rank 0 of the first, which goes on when its rank 1 comes
 timeout=60 begin two-jobs 0 2
-for ((i = 0; i < 1200; i++)); do on 1 ss -ltn | grep -q ":$port " && break; sleep 0.05; done
+wait_until eval 'on 1 ss -ltn | grep -q ":$port "'
 mkdir "$work/theirs"
 (codes=$work/theirs TOWERS_TOKEN=theirs begin two-jobs 0 2; wait)
 (codes=$work/theirs TOWERS_TOKEN=theirs begin two-jobs 1 2; wait)
@@ -135,12 +135,10 @@ leaves() {
 }
 # says NAME PATTERN
 says() {
-    for ((i = 0; i < 600; i++)); do # mpirun passes on what rank 0 has printed
-        cat "$err" "$work/$1"/log*.txt >"$codes/all" 2>/dev/null
-        grep -qE -- "$2" "$codes/all" && return
-        sleep 0.05
-    done
-    complain "$1: nobody says '$2': $(cat "$codes/all")"
+    local name=$1 pattern=$2
+    # mpirun passes on what rank 0 has printed
+    wait_until eval 'cat "$err" "$work/$name"/log*.txt >"$codes/all"; grep -qE -- "$pattern" "$codes/all"' ||
+        complain "$name: nobody says '$pattern': $(cat "$codes/all")"
 }
 if TOWERS_FAULT=none: "$towers" "${run[@]}" --dry-run >/dev/null 2>&1; then
     part ""

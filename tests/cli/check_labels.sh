@@ -3,6 +3,7 @@
 # training does not depend on the division into towers; it learns; mAP and the scores are those of their definitions (in Python, from the
 # probabilities of towers predict); resumed runs continue bit for bit; hostile labels files are refused by line.
 . "$1/tests/support/check.sh"
+. "$source_dir/tests/support/hosts.sh"
 export XDG_CACHE_HOME=$work/cache
 
 # ---- images of 16 x 16: a bright patch in each of four corners, any number of them
@@ -177,16 +178,11 @@ grep -q 'test mAP' "$work/learned/report.html" || complain "no mAP in the report
 "$towers" compare "$work/learned" "$work/learned" 2>&1 | grep -q 'test mAP, %' || complain "compare: $("$towers" compare "$work/learned" "$work/learned" 2>&1 | head -8)"
 
 # ---- several programs: each has evaluated a part of the images; rank 0 has all probabilities
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR=$work # its session's folder would be shared with other tests
-case $("$towers" doctor 2>/dev/null | grep -w mpi) in
-*"Open MPI"*) mpirun=(mpirun.openmpi --oversubscribe --bind-to none -np 2) ;;
-*MPICH*) mpirun=(mpirun.mpich -np 2) ;;
-*) mpirun=(none) ;;
-esac
-if command -v "${mpirun[0]}" >/dev/null; then
+mpirun_find
+if [[ $mpirun_of ]]; then
     parts=("${net[@]}" --data-path "$work/list" "${common[@]}" --towers 2 --processes 2 --batch-size 16 --lr 0 --max-steps 2 --eval-batch-size 7)
     "$towers" train "${parts[@]}" --experiment together >/dev/null 2>"$work/err" </dev/null || complain "together: $(tail -2 "$work/err")"
-    "${mpirun[@]}" "$towers" train "${parts[@]}" --experiment apart >/dev/null 2>"$work/err" </dev/null || complain "apart: $(tail -2 "$work/err")"
+    "${mpirun[@]}" 2 "$towers" train "${parts[@]}" --experiment apart >/dev/null 2>"$work/err" </dev/null || complain "apart: $(tail -2 "$work/err")"
     cmp <(cut -d, -f1-7 "$work/together/results.csv") <(cut -d, -f1-7 "$work/apart/results.csv") || complain "two programs measure something else"
     cmp "$work/together/mistakes.csv" "$work/apart/mistakes.csv" || complain "two programs make other mistakes"
 else

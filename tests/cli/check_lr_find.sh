@@ -123,8 +123,8 @@ if ((${#mpirun[@]})); then
     if ! TOWERS_FAULT=none: "$towers" lr-find fashion_cnn --data-path data --dry-run >/dev/null 2>&1; then
         TOWERS_FAULT=nan:tower=3,step=5,layer=conv1,activity=forward,index=3 launched 2 nothing
         ended 8 nothing 2 "the loss did not fall at any rate"
-        [[ ${mpirun[0]} == mpirun.mpich ]] || TOWERS_FAULT=kill:tower=3,step=20,activity=backward launched 2 dies
-        [[ ${mpirun[0]} == mpirun.mpich ]] || ended 7 dies 2 "tower [23] .* killed by signal 9"
+        [[ $mpirun_of == mpich ]] || TOWERS_FAULT=kill:tower=3,step=20,activity=backward launched 2 dies
+        [[ $mpirun_of == mpich ]] || ended 7 dies 2 "tower [23] .* killed by signal 9"
         dies() { # NAME SIGNAL WHO: this process of rank 1 gets it in the sweep
             TOWERS_FAULT=delay:tower=2,step=5,ms=4000 launched 2 "$1" &
             local job=$!
@@ -140,7 +140,7 @@ if ((${#mpirun[@]})); then
         dies stop-1 TERM program
         ended 143 stop-1 2 "stopped by SIGTERM"
         # fault: F47
-        if [[ ${mpirun[0]} != mpirun.mpich ]]; then # Hydra kills all at once
+        if [[ $mpirun_of != mpich ]]; then # Hydra kills all at once
             dies kill-1 KILL program
             [[ $(cat "$codes/0") == 7 ]] || complain "rank 1 was killed in the sweep, and rank 0 ended with $(cat "$codes/0"): $(cat "$err")"
             dies carrier-1 KILL carrier

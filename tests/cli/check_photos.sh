@@ -237,10 +237,7 @@ if "$towers" train inception_v3 --dataset synthetic --dry-run >/dev/null 2>&1 &&
         rm -rf going cache
         cp -r photos going
         TOWERS_FAULT="delay:tower=0,step=1,activity=start,ms=4000" train "gone-$policy" going --bad-samples $policy --max-steps 6 &
-        for ((i = 0; i < 600; i++)); do # its index says that it has looked
-            [[ -n $(find cache -type f -size +0 2>/dev/null) ]] && break
-            sleep 0.05
-        done
+        wait_until eval '[[ -n $(find cache -type f -size +0) ]]' # its index says that it has looked
         rm going/train/red/1.jpg
         head -c 300 photos/train/green/1.jpg >going/train/green/1.jpg
         if [[ $policy == skip ]]; then

@@ -20,7 +20,7 @@ settings = follow_run.settings("runs/none # from x")
 assert (settings["experiment"], settings["epochs"]) == ("none # from x", "0"), settings' || complain "the settings that a follower reads"
 train lives --towers 2 --max-steps 100000 --eval-interval 0 --metrics-interval 4 --batch-size 1 --checkpoint-steps 100 & # whose rows come within an epoch
 trainer=$!
-for ((i = 0; i < 300; i++)); do [ -s runs/lives/metrics.jsonl ] && break; sleep 0.1; done
+wait_until test -s runs/lives/metrics.jsonl
 pid=$(cat runs/lives/.lock)
 kill -HUP "$pid" # its terminal is closed
 sleep 0.2
@@ -32,7 +32,7 @@ cp -r runs/one runs/broken && echo "not a step" >runs/broken/metrics.jsonl && ec
 cp -r runs/one runs/resumed && rm runs/resumed/outcome.json && echo "{}" >runs/resumed/heartbeat.json # and then killed
 echo "12:00:00 stopped: an older cause" >>runs/resumed/log.txt
 cp -r runs/one runs/.kept # a backup, or the files of an editor
-for ((i = 0; i < 100; i++)); do flock -n runs/lives/.lock true && break; sleep 0.1; done
+wait_until flock -n runs/lives/.lock true
 "$towers" runs --json >runs.json || complain "runs: $(cat err)"
 cp -r runs/one runs/halted
 echo '{"outcome": "ended early", "message": "no better for 3 epochs\nand more", "exit_code": 0}' >runs/halted/outcome.json

@@ -69,11 +69,8 @@ pid=$!
 wait_until grep -q '"step":3,' "$work/runs/killed/metrics.jsonl"
 kill -KILL $pid
 wait $pid 2>/dev/null
-for ((i = 0; i < 1200; i++)); do
-    pgrep -f -- "--data-path $work/data .*--experiment killed" >/dev/null || break
-    sleep 0.05
-done
-((i < 1200)) || complain "SIGKILL to mpirun: programs are left a minute later: $(pgrep -af -- "--experiment killed")"
+none_is_left() { ! pgrep -f -- "--data-path $work/data .*--experiment killed" >/dev/null; }
+wait_until none_is_left || complain "SIGKILL to mpirun: programs are left minutes later: $(pgrep -af -- "--experiment killed")"
 if [[ $(mpirun --version) == *') 4.'* ]]; then
     [[ -n $(find "$TMPDIR/shm" -name 'vader_segment.*') && -d $TMPDIR/ompi.$(hostname -s).$(id -u) ]] || complain "SIGKILL to mpirun leaves $(find "$TMPDIR")"
     remove=$(grep -o '`rm -rf /dev/shm/vader_segment[^`]*`' "$source_dir/docs/scaling.md" | tr -d '`')

@@ -72,4 +72,43 @@ for part in $parts; do
     grep -q "^run_$part() {" "$source_dir/scripts/test.sh" || complain "the part $part does nothing"
 done
 
+# A launcher's files are in a folder of its own, which tests/support/hosts.sh makes; and who waits for another process uses wait_until, whose
+# bound a busy machine does not reach.
+launches=$(cd "$source_dir/tests" && grep -rlE 'mpirun\.(openmpi|mpich) +[-"]' --include='*.sh' . | sort | xargs)
+[[ $launches == "./cli/check_mpi.sh ./support/hosts.sh" ]] || complain "mpirun is called by its name in $launches, instead of by mpirun_find of hosts.sh"
+# What fails beside others is tried once more, alone: then it is unsteady, and named. What fails twice fails; so do no tests at all, and
+# what a sanitizer finds. Here ctest runs tests that fail as often as the file of their name says.
+mkdir -p tree/scripts/check bin build && cp "$source_dir/scripts/test.sh" tree/scripts && cp "$source_dir/scripts/check/skips.sh" tree/scripts/check
+printf '#!/bin/sh\n' >tree/scripts/setup.sh
+printf '#!/bin/sh\n' >bin/cmake
+cat >bin/ctest <<'CTEST'
+#!/bin/bash
+cd "$2" && mkdir -p Testing/Temporary && cd Testing/Temporary || exit 1
+touch LastTest.log
+[[ -e ../../none ]] && exit 8
+failed=''
+for test in ../../times-*; do
+    [[ $* != *--rerun-failed* ]] || grep -q ":${test#*times-}$" LastTestsFailed.log || continue
+    times=$(cat "$test")
+    ((times)) && echo $((times - 1)) >"$test" && failed+="1:${test#*times-}"$'\n'
+done
+[[ -n $failed ]] || exit 0
+printf '%s' "$failed" >LastTestsFailed.log
+exit 8
+CTEST
+chmod +x tree/scripts/setup.sh bin/cmake bin/ctest
+tries() { # WANTED_CODE WANTED_LINE PART BUILD FAILURES_OF_A FAILURES_OF_B
+    mkdir -p "tree/$4" && echo "$5" >"tree/$4/times-a" && echo "$6" >"tree/$4/times-b"
+    PATH=$work/bin:$PATH tree/scripts/test.sh "$3" >"$out" 2>"$err"
+    [[ $? == "$1" ]] && grep -qxF -e "${2:-== nothing was skipped}" "$out" || complain "tests that fail $5 and $6 times: $(cat "$out" "$err")"
+}
+tries 0 '' tests build-test 0 0
+grep -qE 'once more|unsteady|failed' "$out" && complain "tests that pass: $(cat "$out")"
+tries 0 '== unsteady, failed once and passed alone: tests (b); see above' tests build-test 0 1
+tries 1 '== failed: tests (a b); see above' tests build-test 2 2
+tries 1 '== failed: tests (b); see above' tests build-test 1 2
+tries 1 '== failed: tsan (a); see above' tsan build-tsan 1 0
+touch tree/build-test/none
+tries 1 '== failed: tests (no test); see above' tests build-test 0 0
+
 check_end "skips: found with their reasons, unlisted ones refused"

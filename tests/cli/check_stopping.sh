@@ -158,10 +158,7 @@ for count in 1 4; do
     train "longer$count" --resume auto --towers $count --processes 1 "${plateau[@]}" --max-steps 81 || complain "a longer run, $count towers: $(cat "$err")"
     cmp -s <(cut -d, -f1-8 "runs/whole$count/results.csv") <(cut -d, -f1-8 "runs/longer$count/results.csv" | grep -v ^2,13,) || complain "$count towers: other epochs in a run that was lengthened"
     TOWERS_FAULT=delay:tower=0,step=1,ms=20 train "killed$count" --towers $count --processes $count "${plateau[@]}" &
-    for ((i = 0; i < 600; i++)); do
-        [[ -e runs/killed$count/ckpt/latest && $(cat "runs/killed$count/ckpt/latest") > step-0000000020 ]] && break
-        sleep 0.05
-    done
+    wait_until eval '[[ $(cat "runs/killed$count/ckpt/latest") > step-0000000020 ]]'
     kill -KILL "$(cat "runs/killed$count/.lock" 2>/dev/null | grep -oE '[0-9]+' | head -1)" 2>/dev/null
     wait
     [[ ! -e runs/killed$count/outcome.json && -e runs/killed$count/heartbeat.json ]] || complain "$count towers: the run had ended before it was killed"

@@ -49,12 +49,7 @@ for seconds in 0.05 0.1 0.2 0.3 0.15 0.4 0.25; do
     wait $sweep 2>/dev/null
     [[ $? == 143 || $signal == KILL ]] || complain "a stopped sweep ends with $?: $(tail -n 1 err)"
     stops=$((stops + 1))
-    for ((i = 0; i < 500; i++)); do # its runs have saved and ended
-        busy=0
-        for lock in runs/again/*/.lock; do [ -e "$lock" ] && ! flock -n "$lock" true && busy=1; done
-        ((busy)) || break
-        sleep 0.02
-    done
+    for lock in runs/again/*/.lock; do [ ! -e "$lock" ] || wait_until flock -n "$lock" true; done # its runs have saved and ended
 done
 ((stops > 2)) || complain "only $stops interruptions"
 "$towers" sweep halved.yaml --experiment again >out 2>err </dev/null || complain "again: $(tail -n 3 err)"
@@ -72,10 +67,7 @@ within_epoch() {
 }
 TOWERS_FAULT=delay:tower=0,step=8,ms=3000 "$towers" sweep halved.yaml --experiment within >out 2>err </dev/null & # four steps: 12 s
 sweep=$!
-for ((i = 0; i < 6000; i++)); do
-    within_epoch && break
-    sleep 0.05
-done
+wait_until within_epoch
 kill -TERM $sweep
 wait $sweep
 within_epoch || complain "the sweep was never stopped within the second epoch of a run"

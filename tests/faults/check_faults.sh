@@ -146,15 +146,9 @@ started() {
     wait_until grep -q '^step [1-9]' "$err" || complain "$name: does not start: $(cat "$err")"
 }
 
-# gone PID: waits for its end, 100 s at most
-gone() {
-    local i
-    for ((i = 0; i < 2000; i++)); do
-        [[ -d /proc/$1 && $(cut -d' ' -f3 "/proc/$1/stat" 2>/dev/null) != Z ]] || return 0
-        sleep 0.05
-    done
-    return 1
-}
+# gone PID: waits for its end
+has_ended() { [[ ! -d /proc/$1 || $(cut -d' ' -f3 "/proc/$1/stat" 2>/dev/null) == Z ]]; }
+gone() { wait_until has_ended "$1"; }
 
 # finished STATUS TEXT: the run of started ends
 finished() {

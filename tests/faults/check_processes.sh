@@ -15,6 +15,8 @@ command_of() { # NAME ARGUMENT...: 12 steps of 2 towers in processes of their ow
         --device cpu --output-dir "$work" --experiment "$name" "$@")
 }
 
+none_is_left() { ! pgrep -f -- "--output-dir $work --experiment $1 " >/dev/null; }
+
 # ended STATUS TEXT NAME ARGUMENT...: ends with STATUS by itself, says TEXT, and leaves no process behind
 ended() {
     local wanted=$1 text=$2 name=$3 status
@@ -26,11 +28,7 @@ ended() {
     [[ $status == "$wanted" ]] || complain "$name: exit $status instead of $wanted: $(tail -3 "$err")"
     grep -qF -- "$text" "$err" || complain "$name: wanted '$text', got: $(tail -3 "$err")"
     ((wanted == 0)) || [[ $(grep -c '^error: ' "$err") == 1 ]] || complain "$name: not one line of error: $(cat "$err")"
-    for ((i = 0; i < 300; i++)); do
-        pgrep -f -- "--output-dir $work --experiment $name " >/dev/null || return
-        sleep 0.1
-    done
-    complain "$name: processes are left: $(pgrep -af -- "--output-dir $work --experiment $name ")"
+    wait_until none_is_left "$name" || complain "$name: processes are left: $(pgrep -af -- "--output-dir $work --experiment $name ")"
 }
 given=()
 
@@ -41,18 +39,14 @@ says() {
 
 # shown PATTERN: waits for a line of the run in the background
 shown() {
-    for ((i = 0; i < 1200; i++)); do
-        grep -q -- "$1" "$err" 2>/dev/null && return
-        sleep 0.05
-    done
-    complain "no '$1' within a minute: $(cat "$err")"
+    wait_until grep -q -- "$1" "$err" || complain "no '$1' within minutes: $(cat "$err")"
 }
 
 # left WANTED SIGNAL: the run $pid, which a first signal has not ended, leaves after a second one. That is repeated: two of
 # a kind that come at once count as one.
 left() {
     local from=$SECONDS status
-    while kill "-$2" "$pid" 2>/dev/null && ((SECONDS - from < 60)); do sleep 0.5; done
+    while kill "-$2" "$pid" 2>/dev/null && ((SECONDS - from < 300)); do sleep 0.5; done
     kill -9 "$pid" 2>/dev/null
     wait "$pid"
     status=$?

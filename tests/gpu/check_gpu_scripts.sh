@@ -192,7 +192,7 @@ while [ $# -gt 0 ]; do [ "$1" = --output-dir ] && runs=$2; shift; done
 case "$resumed$STUB_OTHER" in yesyes) echo other ;; *) echo same ;; esac >"${runs:-$STUB_SCRATCH}/run/last.safetensors"
 touch "$STUB_BUSY"
 tries=0
-while [ -n "$watched" ] && [ ! -e "$STUB_BUSY.seen" ] && [ $tries -lt 1000 ]; do sleep 0.01; tries=$((tries + 1)); done
+while [ -n "$watched" ] && [ ! -e "$STUB_BUSY.seen" ] && [ $tries -lt 30000 ]; do sleep 0.01; tries=$((tries + 1)); done
 rm -f "$STUB_BUSY" "$STUB_BUSY.seen"
 echo "{\"images_per_sec\": $speed, \"test_accuracy\": 0.9}"
 STUB

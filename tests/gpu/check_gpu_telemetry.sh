@@ -32,7 +32,7 @@ run_until() {
     rm -f "$work/nvml.log"
     "$gpu_towers" "${training[@]}" --summary-interval 0 --experiment "$1" "${forever[@]}" >"$out" 2>"$err" </dev/null &
     local run=$! code=0 i
-    for ((i = 0; i < 300; i++)); do
+    for ((i = 0; i < 1500; i++)); do
         ! $2 || break
         kill -0 $run 2>/dev/null || break
         sleep 0.2

@@ -14,7 +14,8 @@
 #   kill_at_row NAME ROWS COMMAND...        start it, kill the run NAME once metrics.jsonl has so many rows, wait until its lock is free
 #   refuses CODE TEXT COMMAND...            it ends with this exit code (a pattern) and says TEXT ($err); what it prints is in $out
 #   leaves_alone FOLDER COMMAND...          it succeeds and changes no file there, not even a time; but a lock
-#   wait_until COMMAND...                   try it until it succeeds, at most a minute
+#   wait_until COMMAND...                   try it until it succeeds; at most five minutes, for a busy machine: whoever waits for
+#                                           another process uses this, and no bound of its own
 #   options_listed                          a line for each option, as the pages explain it: - `--lr RATE`: what it is. Commands: train, ...
 #   complain TEXT...                        print and count a failure; the script continues
 #   check_end TEXT                          exit 1 after complaints; TEXT summarizes what was shown
@@ -90,14 +91,14 @@ kill_at_row() {
     before=$(cat "runs/$name/.lock" 2>/dev/null) # of an earlier start, as its rows are
     "$@" &
     job=$!
-    for ((i = 0; i < 6000; i++)); do
+    for ((i = 0; i < 30000; i++)); do
         pid=$(cat "runs/$name/.lock" 2>/dev/null)
         [[ $pid && $pid != "$before" ]] && (($(wc -l 2>/dev/null <"runs/$name/metrics.jsonl" || echo 0) >= rows)) && break
         sleep 0.01
     done
     kill -KILL "$pid" || complain "$name ended before it was killed"
     wait $job 2>/dev/null
-    for ((i = 0; i < 500; i++)); do flock -n "runs/$name/.lock" true && break; sleep 0.02; done
+    wait_until flock -n "runs/$name/.lock" true
 }
 
 refuses() {
@@ -122,7 +123,7 @@ leaves_alone() {
 
 wait_until() {
     local tries
-    for ((tries = 0; tries < 1200; tries++)); do
+    for ((tries = 0; tries < 6000; tries++)); do
         "$@" 2>/dev/null && return
         sleep 0.05
     done

@@ -4,11 +4,13 @@
 #   $work/program COMMAND...  what launchers start: runs the command, stores its exit code in $codes/RANK and hides it from the
 #                             launcher, which would kill the others; $codes/before-RANK is sourced before
 #   new NAME                  a fresh folder $codes
-#   mpirun_find               sets mpirun, the launcher of the program's MPI, to be followed by a number of programs; empty without one
+#   mpirun_find               sets mpirun, the launcher of the program's MPI, to be followed by a number of programs, and mpirun_of, openmpi
+#                             or mpich; both empty without one. Each start has a folder of its own: launchers that begin or end at the same
+#                             time would make, or remove, one folder for their files, and one of them fails
 #   all_codes CODE NAME RANKS every program has ended with this exit code
 #   other_dies NAME ROWS SIGNAL COMMAND...  start it, send this to the program that is not rank 0 once metrics.jsonl of the run NAME has so
 #                             many rows; sets ended, the exit code of the launcher
-#   waits_for PATTERN FILE    until the file has it, at most a minute
+#   waits_for PATTERN FILE    until the file has it
 #   row TABLE CELL...         of docs/scaling.md; rows_match TABLE complains if the page has other faults or exit
 #                             codes than were seen, or copies the rows to $HOSTS_TABLES for scripts/pages/hosts_tables.sh
 #   said PATTERN FILE...      the part of the output that matches, for a row
@@ -41,14 +43,24 @@ new() {
     mkdir -p "$codes"
 }
 
+cat >"$work/mpirun" <<'MPIRUN'
+#!/bin/bash
+TMPDIR=$(mktemp -d "${0%/*}/mpirun.XXXX") && export TMPDIR && exec "$@"
+MPIRUN
+chmod +x "$work/mpirun"
+
 mpirun_find() {
-    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR=$work
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    mpirun=() mpirun_of=''
     case $("$towers" doctor 2>/dev/null | grep -w mpi) in
-    *"Open MPI"*) mpirun=(mpirun.openmpi "${openmpi_waits[@]}" --oversubscribe --bind-to none -np) ;;
-    *MPICH*) mpirun=(mpirun.mpich -np) ;;
-    *) mpirun=() ;;
+    *"Open MPI"*) mpirun_of=openmpi ;;
+    *MPICH*) mpirun_of=mpich ;;
     esac
-    command -v "${mpirun[0]:-none}" >/dev/null || mpirun=()
+    command -v "mpirun.${mpirun_of:-none}" >/dev/null || mpirun_of=''
+    case $mpirun_of in
+    openmpi) mpirun=("$work/mpirun" mpirun.openmpi "${openmpi_waits[@]}" --oversubscribe --bind-to none -np) ;;
+    mpich) mpirun=("$work/mpirun" mpirun.mpich -np) ;;
+    esac
 }
 
 all_codes() {
@@ -74,11 +86,7 @@ other_dies() {
 }
 
 waits_for() {
-    for ((i = 0; i < 1200; i++)); do
-        grep -qE -- "$1" "$2" 2>/dev/null && return
-        sleep 0.05
-    done
-    complain "no '$1' in $2 within a minute: $(tail -n 5 "$2" "$err")"
+    wait_until grep -qE -- "$1" "$2" || complain "no '$1' in $2 within minutes: $(tail -n 5 "$2" "$err")"
 }
 
 row() {

@@ -16,6 +16,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 import zlib
 
@@ -372,6 +373,8 @@ class Runs:
         command = [*launcher, self.towers, "train", *arguments, "--output-dir", self.work, "--experiment", name, "--quiet"]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("TOWERS_")}
         environment.setdefault("XDG_CONFIG_HOME", f"{self.work}/config")
+        if programs > 1:  # the launcher before may still remove its files
+            environment["TMPDIR"] = tempfile.mkdtemp(dir=self.work)
         if fault:
             environment["TOWERS_FAULT"] = fault
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment,
