@@ -183,6 +183,9 @@ struct Backend {
     Status (*graph_launch)(Device *device, void *graph);
     void (*graph_free)(Device *device, void *graph);
 
+    /* Its convolutions of bf16 end with a bias and a ReLU without a pass over their results: evaluations fold batch norms into them. */
+    bool conv_ends;
+
     /* Convert the weights param[count] to 16 bits in `half` now, and let ops read that copy from now on; the optimizer
      * keeps it up to date. param NULL: stop using it. NULL: this device does not use 16-bit copies. */
     Status (*weights_copy)(Device *device, const float *param, size_t count, void *half, Dtype dtype);

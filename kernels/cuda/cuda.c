@@ -323,6 +323,7 @@ const Backend cuda_backend = {
     .capture_end = cuda_capture_end,
     .graph_launch = cuda_graph_launch,
     .graph_free = cuda_graph_free,
+    .conv_ends = true,
     .weights_copy = cuda_weights_copy,
     .wait = cuda_wait,
     .finish = cuda_finish,

@@ -246,6 +246,27 @@ TEST(test_other_models)
     assert_int_equal(lost, 0);
 }
 
+/* In evaluations every convolution ends with a bias and a ReLU, by a compiled engine. */
+TEST(test_convolutions_end_with_a_bias)
+{
+    static Row storage[ROWS_MAX];
+    const CudnnRules rules = {.tensor_cores = true, .no_runtime_compile = true, .workspace_max = (size_t)512 << 20};
+    Rows rows = {storage, 0, 0};
+    rows_of_model(inception_v3(), 256, true, &rows);
+    for (int d = 0; d < DEVICES; d++) {
+        CudnnLibrary *library = library_of(d);
+        for (int i = 0; i < rows.count; i++) {
+            CudnnSpec spec = rows.row[i].spec;
+            spec.kind = CUDNN_CONV_FORWARD;
+            spec.dtype = DTYPE_BF16;
+            spec.bias = spec.relu = true;
+            if (!plan_exists(library, &spec, &rules))
+                fail_msg("no plan on %s ends with a bias: '%s'", devices[d].name, rows.row[i].name);
+        }
+        cudnn_close(library);
+    }
+}
+
 /* ---- does every operation of a step find a plan? */
 
 static Tensor flat(const Tensor *t)

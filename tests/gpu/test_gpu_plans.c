@@ -416,6 +416,48 @@ TEST_WITH(test_cast_is_timed, device_open, device_close)
     }
 }
 
+/* A folded bias: a plan that adds it is taken where a product with a pass behind it is slower, is found again by its name, and serves
+ * no convolution without a bias. */
+TEST_WITH(test_bias_is_timed, device_open, device_close)
+{
+    const Shape x = {N, C, SIDE, SIDE}, w = {K, C, 1, 1}, y = {N, K, SIDE, SIDE};
+    OpCall call = {.kind = OP_CONV, .name = "point", .in_count = 3, .out_count = 1, .kept_in = 6};
+    void *somewhere = (void *)256;
+    const OpKernel *kernel = device.backend->kernels[call.kind];
+    call.attr.conv.window = (Window){1, 1, 1, 1, 0, 0, false};
+    call.attr.conv.relu = true;
+    call.in[0] = (Tensor){somewhere, x, DTYPE_BF16, C};
+    call.in[1] = packed(w, somewhere);
+    call.in[2] = packed((Shape){1, K, 1, 1}, somewhere);
+    call.out[0] = (Tensor){somewhere, y, DTYPE_BF16, K};
+    char task[256];
+    snprintf(task, sizeof task, "forward bf16 x %s w %s stride 1x1 pad 0x0 bias relu", shape_text(x), shape_text(w));
+    for (int64_t pass = 0; pass < 200; pass += 100) {
+        assert_int_equal(plan_cache_add(cuda_device(&device)->plans, task, "no plan", -1), OK);
+        for (int engine = 0; engine < 8; engine++) fake_gpu_engine(engine, 90, false);
+        fake_gpu_launch_time(pass, 50);
+        if (kernel->prepare(&device, &call) != OK) fail_msg("%s", status_message());
+        assert_memory_equal(plan_cache_find(cuda_device(&device)->plans, task), pass ? "ends engine " : "product", 7);
+        kernel->discard(&device, &call);
+    }
+    int64_t runs = fake_gpu_count("cudnnBackendExecute");
+    if (kernel->prepare(&device, &call) != OK) fail_msg("%s", status_message());
+    assert_int_equal(fake_gpu_count("cudnnBackendExecute"), runs);
+    KernelChoice choice = {0};
+    kernel->explain(&device, &call, &choice);
+    assert_memory_equal(choice.name, "ends engine ", 12);
+    kernel->discard(&device, &call);
+    char plan[CUDNN_PLAN_BYTES];
+    snprintf(plan, sizeof plan, "%s", plan_cache_find(cuda_device(&device)->plans, task));
+    *strstr(task, " bias relu") = 0;
+    assert_int_equal(plan_cache_add(cuda_device(&device)->plans, task, plan, 1), OK);
+    call.in_count = 2, call.in[2] = (Tensor){0}, call.attr.conv.relu = false;
+    if (kernel->prepare(&device, &call) != OK) fail_msg("%s", status_message());
+    kernel->explain(&device, &call, &choice);
+    assert_memory_not_equal(choice.name, "ends ", 5);
+    kernel->discard(&device, &call);
+}
+
 /* Products of 16-bit operands are summed in 32 bits, also where a sum is divided between blocks. */
 TEST_WITH(test_products_are_summed_in_f32, device_open, device_close)
 {

@@ -223,12 +223,19 @@ out:
     return st;
 }
 
+/* In f16 scaled weights may leave its range; where bf16 is no faster for it, nothing is gained. */
+static bool folds(const ProgramConfig *config, const Backend *backend)
+{
+    if (config->training || config->as_trained) return false;
+    return config->compute == DTYPE_F32 || (config->compute == DTYPE_BF16 && backend->conv_ends);
+}
+
 /* The graph as it runs. In an evaluation siblings are not fused: each convolution writes its own part of a concat, and has
- * its own ReLU. With 16-bit activations batch norms stay, as weights would be rounded after they are scaled. */
-static Status running_graph(const ProgramConfig *config, int32_t n, Program *program)
+ * its own ReLU. */
+static Status running_graph(const ProgramConfig *config, int32_t n, const Backend *backend, Program *program)
 {
     ProgramConfig apart = *config;
-    if (config->training || config->compute != DTYPE_F32 || config->as_trained)
+    if (!folds(config, backend))
         return program_graph(config, n, program);
     apart.fuse_siblings = false;
     TRY(program_graph(&apart, n, program));
@@ -241,7 +248,7 @@ Status program_create(const ProgramConfig *config, int32_t n, const Layout *layo
 {
     Status st = OK;
     PlanOptions options = {.no_alias = config->separate_storage};
-    TRY(running_graph(config, n, program));
+    TRY(running_graph(config, n, device->backend, program));
     if (config->training && config->norm_into_pool && device->backend->op_time)
         TRY_OUT(pass_norm_into_pool(program->graph, device, &program->forward_end, &program->pools));
     TRY_OUT(plan_create(program->graph, layout, device, &options, &program->plan));
@@ -255,7 +262,7 @@ Status program_measure(const ProgramConfig *config, int32_t n, const Layout *lay
 {
     Program program;
     PlanOptions options = {.no_alias = config->separate_storage};
-    TRY(running_graph(config, n, &program));
+    TRY(running_graph(config, n, backend, &program));
     Status st = plan_measure(program.graph, layout, backend, &options, bytes);
     program_destroy(&program);
     return st;

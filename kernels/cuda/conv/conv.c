@@ -24,6 +24,7 @@ typedef struct ConvState {
     Task task;
     CudnnConv kind;
     Part part[PARTS];
+    size_t bias_offset; /* of a task that ends with it: in workspace, of its dtype, 0 for channels that the model has not */
 } ConvState;
 
 /* The operands of a call, as views. */
@@ -33,6 +34,7 @@ typedef struct Operands {
     const float *bias;
     Window window;
     bool dense, relu, has_bias, has_acc;
+    bool folded; /* the bias came out of a batch norm: an evaluation */
     bool x_padded; /* with zeros, up to its pitch */
 } Operands;
 
@@ -75,6 +77,7 @@ static Operands operands_of(const OpCall *call)
         operands_set(&o, &in[0], &in[1], &out[0]);
         o.x_padded = call->padded_in & 1;
         o.has_bias = third;
+        o.folded = third && call->kept_in >> 2 & 1;
         if (third) o.bias = in[2].data;
         o.relu = o.dense ? call->attr.dense.relu : call->attr.conv.relu;
     }
@@ -108,6 +111,8 @@ static void conv_layout(ConvState *state, OpCall *call, const Operands *o, const
         part->offset = end;
         if (part->converts) end += align_up((size_t)shape_count(shapes[k]) * dtype_bytes(part->as.dtype), 256);
     }
+    state->bias_offset = end;
+    if (state->task.ends) end += align_up((size_t)s->y.c * dtype_bytes(s->dtype), 256);
     call->workspace_bytes = end + 256; /* the plan aligns to 64 */
 }
 
@@ -126,6 +131,8 @@ static Status conv_prepare(Device *device, OpCall *call)
                      .dtype = dtype,
                      .window = o.window,
                      .accumulate = o.has_acc,
+                     .bias = o.folded,
+                     .relu = o.folded && o.relu,
                      .dense = o.dense};
     Part *x = &state->part[X];
     x->placed = spec.window.more_h || spec.window.more_w;
@@ -176,6 +183,17 @@ static void *weights_copied(const Device *device, const Part *part, const Tensor
     return weights_half(device, held->data, (size_t)shape_count(held->shape), part->as.dtype);
 }
 
+/* The bias as a plan takes it. */
+static Status bias_load(const ConvState *state, const Operands *o, void *memory, cudaStream_t stream)
+{
+    const Tensor *y = &state->part[Y].as;
+    size_t bytes = dtype_bytes(y->dtype);
+    int32_t channels = o->held[Y].shape.c, more = y->shape.c - channels;
+    if (more > 0) TRY_CUDA(cudaMemsetAsync((char *)memory + (size_t)channels * bytes, 0, (size_t)more * bytes, stream));
+    TRY_CUDA(convert_flat(memory, y->dtype, o->bias, DTYPE_F32, channels, stream));
+    return OK;
+}
+
 static Status conv_launch(Device *device, OpCall *call)
 {
     static const int results[] = {[CUDNN_CONV_FORWARD] = Y, [CUDNN_CONV_DATA] = X, [CUDNN_CONV_FILTER] = W};
@@ -195,9 +213,11 @@ static Status conv_launch(Device *device, OpCall *call)
             TRY(part_load(part, memory[k], &o.held[k], stream));
     }
     if (o.has_acc && memory[X] != o.acc.data) TRY(part_load(&state->part[X], memory[X], &o.acc, stream));
-    TRY(task_run(device, &state->task, memory[X], memory[W], memory[Y], workspace));
+    void *bias = state->task.ends ? workspace + state->bias_offset : NULL;
+    if (bias) TRY(bias_load(state, &o, bias, stream));
+    TRY(task_run(device, &state->task, memory[X], memory[W], memory[Y], bias, workspace));
     if (state->part[result].converts) TRY(part_store(&state->part[result], memory[result], &o.held[result], stream));
-    if (o.has_bias || o.relu) TRY_CUDA(convert_bias(&o.held[Y], o.bias, o.relu, stream));
+    if (!bias && (o.has_bias || o.relu)) TRY_CUDA(convert_bias(&o.held[Y], o.bias, o.relu, stream));
     return OK;
 }
 

@@ -15,7 +15,7 @@ typedef struct TaskChoice {
     const TaskSpec *spec;
     Task candidate[CANDIDATES];
     int count;
-    void *x, *w, *y, *workspace, *cast; /* for timing */
+    void *x, *w, *y, *workspace, *cast, *bias; /* for timing; two biases: of the task's dtype, and behind it in f32 */
 } TaskChoice;
 
 /* ---- shapes */
@@ -79,16 +79,16 @@ static bool direct_fits(const Device *device, const TaskSpec *s)
     return s->kind == CUDNN_CONV_FILTER && cores && kernel_conv_direct_dw_takes(&direct);
 }
 
-static Status graph_create(Device *device, const TaskSpec *s, CudnnGraph **made)
+static Status graph_create(Device *device, const TaskSpec *s, bool ends, CudnnGraph **made)
 {
-    const CudnnSpec spec = {s->kind, s->x, s->w, s->y, s->dtype, s->window, s->accumulate};
+    const CudnnSpec spec = {s->kind, s->x, s->w, s->y, s->dtype, s->window, s->accumulate, ends && s->bias, ends && s->relu};
     return cudnn_graph_create(cuda_device(device)->cudnn, &spec, made);
 }
 
-static void offer_plan(TaskChoice *c, CudnnPlan *plan)
+static void offer_plan(TaskChoice *c, CudnnPlan *plan, bool ends)
 {
-    c->candidate[c->count++] =
-        (Task){.plan = plan, .w_dtype = c->spec->dtype, .workspace_bytes = cudnn_plan_workspace(plan)};
+    c->candidate[c->count++] = (Task){
+        .plan = plan, .ends = ends, .w_dtype = c->spec->dtype, .workspace_bytes = cudnn_plan_workspace(plan)};
 }
 
 static void offer_product(TaskChoice *c, ProductPlan *plan)
@@ -111,7 +111,7 @@ static CudnnRules rules_of(const Device *device, const TaskSpec *s)
     return (CudnnRules){.tensor_cores = device->config.tf32 || s->dtype != DTYPE_F32};
 }
 
-static Status offer_plans(TaskChoice *c, Device *device, int wanted)
+static Status offer_plans_of(TaskChoice *c, Device *device, int wanted, bool ends)
 {
     CudnnGraph *graph = NULL;
     CudnnPlan *plans[CUDNN_CANDIDATES];
@@ -119,16 +119,23 @@ static Status offer_plans(TaskChoice *c, Device *device, int wanted)
     int found = 0;
     rules.no_runtime_compile = true; /* seconds each, and rarely the best */
     rules.workspace_max = WORKSPACE_MAX;
-    Status st = graph_create(device, c->spec, &graph);
+    Status st = graph_create(device, c->spec, ends, &graph);
     if (st == OK) st = cudnn_plans(graph, &rules, wanted, plans, &found);
-    if (graph && st != OK && st != ERR_MEMORY) { /* better a slow start or a large workspace than none */
+    if (graph && !ends && st != OK && st != ERR_MEMORY) { /* better a slow start or a large workspace than none */
         rules.no_runtime_compile = false;
         rules.workspace_max = 0;
         st = cudnn_plans(graph, &rules, wanted, plans, &found);
     }
-    for (int i = 0; i < found; i++) offer_plan(c, plans[i]);
+    for (int i = 0; i < found; i++) offer_plan(c, plans[i], ends);
     cudnn_graph_destroy(graph);
     return st;
+}
+
+/* A pass behind a plan reads and writes y once more, so plans that end with the bias are asked for first. */
+static Status offer_plans(TaskChoice *c, Device *device, int wanted)
+{
+    Status st = c->spec->bias ? offer_plans_of(c, device, wanted, true) : ERR_UNSUPPORTED;
+    return st == ERR_UNSUPPORTED ? offer_plans_of(c, device, wanted, false) : st;
 }
 
 static Status offer_products(TaskChoice *c, Device *device, int wanted)
@@ -157,14 +164,14 @@ static Status offer_all(TaskChoice *c, Device *device, bool first)
 
 /* ---- the plan cache */
 
-static const char DIRECT[] = "direct";
+static const char DIRECT[] = "direct", ENDS[] = "ends ";
 
 void task_plan_text(const Task *task, char *text, size_t bytes)
 {
     if (task->product)
         product_plan_text(task->product, text, bytes);
     else
-        snprintf(text, bytes, "%s", task->plan ? cudnn_plan_text(task->plan) : DIRECT);
+        snprintf(text, bytes, "%s%s", task->ends ? ENDS : "", task->plan ? cudnn_plan_text(task->plan) : DIRECT);
 }
 
 /* A plan from the cache; one that this library refuses, or that breaks a rule, is no failure: it is found anew. */
@@ -185,20 +192,41 @@ static bool offer_named(TaskChoice *c, Device *device, const char *text)
         offer_product(c, made);
         return true;
     }
-    if (graph_create(device, c->spec, &graph) == OK && cudnn_plan_named(graph, &rules, text, &plan) == OK)
-        offer_plan(c, plan);
+    bool ends = strncmp(text, ENDS, strlen(ENDS)) == 0;
+    if (ends && !c->spec->bias) return false;
+    if (graph_create(device, c->spec, ends, &graph) == OK &&
+        cudnn_plan_named(graph, &rules, ends ? text + strlen(ENDS) : text, &plan) == OK)
+        offer_plan(c, plan, ends);
     cudnn_graph_destroy(graph);
     return plan != NULL;
 }
 
 /* ---- timing */
 
-/* A gradient of weights that was not written in f32 is cast afterwards (conv.c), which takes its time, too. */
+static float *bias_wide(const TaskChoice *c)
+{
+    return (float *)c->bias + c->spec->y.c;
+}
+
+static Status bias_fill(Device *device, const TaskChoice *c)
+{
+    Tensor wide = {bias_wide(c), {1, c->spec->y.c, 1, 1}, DTYPE_F32, c->spec->y.c};
+    TRY(autotune_fill(device, &wide, 3, true));
+    TRY_CUDA(convert_flat(c->bias, c->spec->dtype, wide.data, DTYPE_F32, c->spec->y.c, cuda_stream(device, STREAM_COMPUTE)));
+    return OK;
+}
+
+/* What conv.c does behind a task takes its time, too: a gradient of weights that was not written in f32 is cast, a bias added. */
 static Status candidate_run(Device *device, void *context, int number)
 {
     const TaskChoice *c = context;
-    Dtype made = c->candidate[number].w_dtype;
-    TRY(task_run(device, &c->candidate[number], c->x, c->w, c->y, c->workspace));
+    const TaskSpec *s = c->spec;
+    const Task *task = &c->candidate[number];
+    Dtype made = task->w_dtype;
+    Tensor y = {c->y, s->y, s->dtype, s->y.c};
+    TRY(task_run(device, task, c->x, c->w, c->y, task->ends ? c->bias : NULL, c->workspace));
+    if (s->bias && !task->ends)
+        TRY_CUDA(convert_bias(&y, bias_wide(c), s->relu, cuda_stream(device, STREAM_COMPUTE)));
     if (c->spec->kind != CUDNN_CONV_FILTER || made == DTYPE_F32) return OK;
     return device->backend->convert(device, c->cast, DTYPE_F32, c->w, made, (size_t)shape_count(c->spec->w));
 }
@@ -223,6 +251,7 @@ static Status operands_fill(Device *device, void *context)
     const Tensor operands[] = {
         {c->x, s->x, s->dtype, s->x.c}, {c->w, s->w, s->dtype, s->w.c}, {c->y, s->y, s->dtype, s->y.c}};
     for (uint32_t k = 0; k < 3; k++) TRY(autotune_fill(device, &operands[k], k, true));
+    if (s->bias) TRY(bias_fill(device, c));
     if (s->kind == CUDNN_CONV_FORWARD && direct_fits(device, s) && s->channels < s->w.c) TRY(weights_pad(device, c));
     return OK;
 }
@@ -243,7 +272,8 @@ static Status buffer(Device *device, Shape shape, void **made)
 /* The library's first guess, and a negative time, if there is no memory for timing. */
 static Status choose_by_time(TaskChoice *c, Device *device, int *best, double *time)
 {
-    void *memory[5] = {NULL};
+    enum { BUFFERS = 6 };
+    void *memory[BUFFERS] = {NULL};
     size_t workspace = 1;
     *best = 0;
     for (int i = 0; i < c->count; i++)
@@ -253,10 +283,12 @@ static Status choose_by_time(TaskChoice *c, Device *device, int *best, double *t
     if (st == OK) st = buffer(device, c->spec->y, &memory[2]);
     if (st == OK) st = device->backend->alloc(device, workspace, &memory[3]);
     if (st == OK && c->spec->kind == CUDNN_CONV_FILTER) st = buffer(device, c->spec->w, &memory[4]);
+    if (st == OK && c->spec->bias) st = buffer(device, (Shape){2, c->spec->y.c, 1, 1}, &memory[5]);
     c->x = memory[0], c->w = memory[1], c->y = memory[2], c->workspace = memory[3], c->cast = memory[4];
+    c->bias = memory[5];
     const Candidates candidates = {c->count, c, candidate_run, operands_fill, candidate_result};
     if (st == OK) st = autotune(device, &candidates, best, time);
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < BUFFERS; i++)
         if (memory[i]) device->backend->release(device, memory[i]);
     return st == ERR_MEMORY ? OK : st;
 }
@@ -269,14 +301,14 @@ static void task_name(const Device *device, const TaskSpec *s, char *text, size_
     if (direct_fits(device, s))
         snprintf(of, sizeof of, " of %d", s->channels); /* with 8 of 8 it has other candidates */
     char window[WINDOW_TEXT_BYTES];
-    snprintf(text, bytes, "%s %s x %s w %s %s%s%s%s", kinds[s->kind], tf32 ? "tf32" : dtype_name(s->dtype),
+    snprintf(text, bytes, "%s %s x %s w %s %s%s%s%s%s%s", kinds[s->kind], tf32 ? "tf32" : dtype_name(s->dtype),
              shape_text(s->x), shape_text(s->w), window_text(&s->window, window), s->accumulate ? " add" : "",
-             s->dense ? " dense" : "", of);
+             s->dense ? " dense" : "", of, s->bias ? " bias" : "", s->relu ? " relu" : "");
 }
 
 static Status choose(TaskChoice *c, Device *device, int *best)
 {
-    char task[256], plan[CUDNN_PLAN_BYTES];
+    char task[256], plan[CUDNN_PLAN_BYTES + sizeof ENDS];
     double time = -1;
     *best = 0;
     if (device->config.deterministic) return offer_all(c, device, true);
@@ -318,10 +350,10 @@ void task_free(Device *device, Task *task)
     *task = (Task){0};
 }
 
-Status task_run(Device *device, const Task *task, void *x, void *w, void *y, void *workspace)
+Status task_run(Device *device, const Task *task, void *x, void *w, void *y, void *bias, void *workspace)
 {
     if (task->product) return product_run(task->product, x, w, y, workspace, cuda_stream(device, STREAM_COMPUTE));
-    if (task->plan) return cudnn_plan_run(task->plan, x, w, y, workspace);
+    if (task->plan) return cudnn_plan_run(task->plan, x, w, y, bias, workspace);
     cudaStream_t stream = cuda_stream(device, STREAM_COMPUTE);
     DirectConv direct = task->direct;
     direct.x.data = x, direct.w.data = w, direct.y.data = y;

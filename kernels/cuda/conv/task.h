@@ -18,12 +18,14 @@ typedef struct TaskSpec {
     Dtype dtype;
     Window window;
     bool accumulate; /* the result is added to what is there; not for CUDNN_CONV_FILTER */
+    bool bias, relu; /* y = relu?(x * w + b): by a plan that ends so, or by a pass behind another one, whichever is faster */
     bool dense;      /* a matrix product, not a convolution */
 } TaskSpec;
 
 typedef struct Task {
     CudnnPlan *plan;      /* owned: one of the two, or neither */
     ProductPlan *product; /* owned */
+    bool ends;            /* the plan adds the bias and applies the ReLU; else whoever runs the task does */
     DirectConv direct;    /* if there is neither; without data */
     bool direct_dw;       /* it is the gradient of the weights */
     Dtype w_dtype;        /* of w: spec.dtype, except that all but cuDNN write the gradient of the weights in f32 */
@@ -39,4 +41,5 @@ NODISCARD Status task_choose(Device *device, const char *name, const TaskSpec *s
 void task_free(Device *device, Task *task);
 /* The name of the plan, as in the plan cache. */
 void task_plan_text(const Task *task, char *text, size_t bytes);
-NODISCARD Status task_run(Device *device, const Task *task, void *x, void *w, void *y, void *workspace);
+/* `bias`: of the operands' dtype, one for each channel of y; NULL unless the task ends with it. */
+NODISCARD Status task_run(Device *device, const Task *task, void *x, void *w, void *y, void *bias, void *workspace);

@@ -39,7 +39,7 @@ static inline Status finalize(Descriptor d)
     return OK;
 }
 
-enum { CUDNN_OPERANDS = 3 /* x, w, y: the tensors 1, 2, 3 of a graph */ };
+enum { CUDNN_OPERANDS = 4 /* x, w, y, bias: the tensors 1, 2, 3, 4 of a graph */ };
 
 /* Descriptions of devices came with 9.8. */
 #if CUDNN_VERSION >= 90800

@@ -269,12 +269,13 @@ const char *cudnn_plan_text(const CudnnPlan *plan)
 
 static Status pack_create(CudnnPlan *p, void *const *memory)
 {
-    static const int64_t ids[CUDNN_OPERANDS] = {1, 2, 3};
+    static const int64_t ids[CUDNN_OPERANDS] = {1, 2, 3, 4};
+    int64_t operands = memory[CUDNN_OPERANDS - 1] ? CUDNN_OPERANDS : CUDNN_OPERANDS - 1;
     Status st = OK;
     Descriptor pack = NULL;
     TRY_OUT(descriptor_create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack));
-    TRY_OUT(set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, CUDNN_OPERANDS, ids));
-    TRY_OUT(set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, CUDNN_OPERANDS, memory));
+    TRY_OUT(set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, operands, ids));
+    TRY_OUT(set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, operands, memory));
     TRY_OUT(set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &memory[CUDNN_OPERANDS]));
     TRY_OUT(finalize(pack));
     descriptor_destroy(&p->pack);
@@ -287,9 +288,9 @@ out:
 }
 
 /* The pack is made anew only when the memory has changed: in a training run, once. */
-Status cudnn_plan_run(CudnnPlan *p, void *x, void *w, void *y, void *workspace)
+Status cudnn_plan_run(CudnnPlan *p, void *x, void *w, void *y, void *bias, void *workspace)
 {
-    void *const memory[CUDNN_OPERANDS + 1] = {x, w, y, workspace};
+    void *const memory[CUDNN_OPERANDS + 1] = {x, w, y, bias, workspace};
     bool same = p->pack && memcmp(p->memory, memory, sizeof memory) == 0;
     if (!same) TRY(pack_create(p, memory));
     TRY_CUDNN(cudnnBackendExecute(p->library->handle, p->plan, p->pack));

@@ -26,5 +26,5 @@ void cudnn_plan_destroy(CudnnPlan *plan); /* NULL is fine */
 size_t cudnn_plan_workspace(const CudnnPlan *plan);
 const char *cudnn_plan_text(const CudnnPlan *plan); /* "engine 12 knobs 0=3 4=1", CUDNN_PLAN_BYTES at most */
 
-/* Enqueue on the library's stream. */
-NODISCARD Status cudnn_plan_run(CudnnPlan *plan, void *x, void *w, void *y, void *workspace);
+/* Enqueue on the library's stream. `bias`: NULL if the graph has none. */
+NODISCARD Status cudnn_plan_run(CudnnPlan *plan, void *x, void *w, void *y, void *bias, void *workspace);

@@ -26,6 +26,8 @@ size_t type_bytes(cudnnBackendAttributeType_t type);
 Attribute *attribute_of(Descriptor *d, cudnnBackendAttributeName_t name); /* NULL: it was not set */
 Descriptor *linked(Descriptor *d, cudnnBackendAttributeName_t name);      /* the first one that it refers to, or NULL */
 
+bool fake_cudnn_virtual(Descriptor *tensor); /* in no memory: between two operations of a graph */
+
 /* May an attribute be set so, and may the descriptor be finalized? */
 cudnnStatus_t fake_cudnn_set(const Descriptor *d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                              int64_t count, const void *values);

@@ -49,7 +49,11 @@ static cudnnBackendAttributeType_t type_wanted(cudnnBackendAttributeName_t name)
     case CUDNN_ATTR_ENGINE_GLOBAL_INDEX:
     case CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE:
     case CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS: return CUDNN_TYPE_INT64;
+    case CUDNN_ATTR_POINTWISE_MODE: return CUDNN_TYPE_POINTWISE_MODE;
+    case CUDNN_ATTR_POINTWISE_NAN_PROPAGATION: return CUDNN_TYPE_NAN_PROPOGATION;
+    case CUDNN_ATTR_TENSOR_IS_VIRTUAL: return CUDNN_TYPE_BOOLEAN;
     case CUDNN_ATTR_TENSOR_DATA_TYPE:
+    case CUDNN_ATTR_POINTWISE_MATH_PREC:
     case CUDNN_ATTR_CONVOLUTION_COMP_TYPE: return CUDNN_TYPE_DATA_TYPE;
     case CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA:
     case CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA:
@@ -95,6 +99,7 @@ static bool attribute_belongs(cudnnBackendDescriptorType_t type, int name)
         cudnnBackendDescriptorType_t type;
         int first, last;
     } blocks[] = {
+        {CUDNN_BACKEND_POINTWISE_DESCRIPTOR, 0, 99},
         {CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, 100, 199},
         {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, 200, 299},
         {CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, 300, 399},
@@ -103,6 +108,7 @@ static bool attribute_belongs(cudnnBackendDescriptorType_t type, int name)
         {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, 700, 705},
         {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, 706, 711},
         {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, 712, 717},
+        {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, 750, 769},
         {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, 800, 899},
         {CUDNN_BACKEND_TENSOR_DESCRIPTOR, 900, 999},
         {CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, 1000, 1099},
@@ -235,17 +241,50 @@ static bool conv_parts(Descriptor *op, Descriptor *part[4])
     return false;
 }
 
+bool fake_cudnn_virtual(Descriptor *tensor)
+{
+    const Attribute *a = attribute_of(tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL);
+    return a && *(bool *)a->values;
+}
+
+static bool is_final(Descriptor *d)
+{
+    return d && d->finalized;
+}
+
+/* y = x + b, where b has one pixel, or y = relu(x). */
+static bool pointwise_right(Descriptor *op)
+{
+    Descriptor *how = linked(op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR),
+               *x = linked(op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC), *b = linked(op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC),
+               *y = linked(op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+    if (!is_final(how) || !is_final(x) || !is_final(y) || (b && !is_final(b))) return false;
+    bool adds = number_at(how, CUDNN_ATTR_POINTWISE_MODE, 0, -1) == CUDNN_POINTWISE_ADD;
+    for (int64_t k = 0; k < 4; k++)
+        if (size_of(y, k) != size_of(x, k) || (b && size_of(b, k) != (k == 1 ? size_of(x, k) : 1))) return false;
+    return adds == (b != NULL);
+}
+
 static bool operation_right(Descriptor *op)
 {
     Descriptor *part[4];
+    if (op->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) return pointwise_right(op);
     return !conv_parts(op, part) || conv_right(part[0], part[1], part[2], part[3]);
 }
 
-/* One operation is all that the project asks for. */
+/* What the project asks for: a convolution, and operations that each go on with the virtual result of the one before. */
 static bool graph_right(Descriptor *graph)
 {
     const Attribute *ops = attribute_of(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
-    return ops && ops->count == 1;
+    Descriptor *part[4], *last = NULL;
+    for (int64_t k = 0; ops && k < ops->count; k++) {
+        Descriptor *op = ((Descriptor **)ops->values)[k];
+        bool conv = conv_parts(op, part);
+        if (conv != (k == 0) || (!conv && op->type != CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)) return false;
+        if (k && (!fake_cudnn_virtual(last) || linked(op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC) != last)) return false;
+        last = conv ? part[3] : linked(op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+    }
+    return last && !fake_cudnn_virtual(last);
 }
 
 /* What a descriptor is made of must be there, and final. */
@@ -262,6 +301,9 @@ cudnnStatus_t fake_cudnn_finalize(Descriptor *d)
     switch (d->type) {
     case CUDNN_BACKEND_TENSOR_DESCRIPTOR: right = tensor_right(d); break;
     case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR: right = window_right(d); break;
+    case CUDNN_BACKEND_POINTWISE_DESCRIPTOR:
+        right = count_of(d, CUDNN_ATTR_POINTWISE_MODE) && count_of(d, CUDNN_ATTR_POINTWISE_MATH_PREC);
+        break;
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: right = graph_right(d); break;
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
         return after(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_STATUS_BAD_PARAM);
@@ -280,15 +322,27 @@ cudnnStatus_t fake_cudnn_finalize(Descriptor *d)
 
 /* ---- a graph */
 
-/* Operands of one 16-bit or 32-bit type, aligned for vectors, summed in f32: the library would take 16 bits, too. */
+/* In memory it has this type, and is aligned for vectors; between operations it is f32. */
+static bool operand_fits(Descriptor *tensor, int64_t type)
+{
+    bool is_virtual = fake_cudnn_virtual(tensor);
+    return number_at(tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, 0, -1) == (is_virtual ? CUDNN_DATA_FLOAT : type) &&
+           (is_virtual || number_at(tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 0, 0) % 16 == 0);
+}
+
+/* Operands of one 16-bit or 32-bit type, the bias, too, summed in f32: the library would take 16 bits, too. */
 bool fake_cudnn_graph_fits(Descriptor *graph)
 {
+    const Attribute *ops = attribute_of(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
     Descriptor *part[4];
     if (!conv_parts(linked(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS), part)) return false;
     int64_t type = number_at(part[1], CUDNN_ATTR_TENSOR_DATA_TYPE, 0, -1);
     for (int k = 1; k < 4; k++)
-        if (number_at(part[k], CUDNN_ATTR_TENSOR_DATA_TYPE, 0, -1) != type ||
-            number_at(part[k], CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 0, 0) % 16)
+        if (!operand_fits(part[k], type)) return false;
+    for (int64_t k = 1; k < ops->count; k++) {
+        Descriptor *op = ((Descriptor **)ops->values)[k], *b = linked(op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+        if (!operand_fits(linked(op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC), type) || (b && !operand_fits(b, type)))
             return false;
+    }
     return type >= 0 && number_at(part[0], CUDNN_ATTR_CONVOLUTION_COMP_TYPE, 0, -1) == CUDNN_DATA_FLOAT;
 }

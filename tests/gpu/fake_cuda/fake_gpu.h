@@ -45,6 +45,8 @@ void fake_gpu_engine(int engine, int64_t microseconds, bool wrong);
 void fake_gpu_launch_time(int64_t kernel, int64_t product);
 /* The heuristics know so many engines, 8 at first; 0: none. */
 void fake_gpu_engines(int count);
+/* No engine takes a convolution with a bias behind it. */
+void fake_gpu_ends_lost(bool lost);
 void fake_gpu_cudnn_version(size_t version); /* as CUDNN_VERSION, which it is at first */
 /* Engines as different as the library allows. Each has bits of its own, and one that is not deterministic has other bits in
  * every run. The rest differs with `seed`, as it may from device to device: their time in each run, their order in the
