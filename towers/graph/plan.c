@@ -40,6 +40,7 @@ struct Plan {
     int prepared; /* calls whose prepare was called */
     size_t bytes[ARENA_COUNT];
     size_t workspace_bytes;
+    int64_t peak_elements, all_elements; /* see PlanReport */
     void *base[ARENA_COUNT];
 };
 
@@ -199,6 +200,30 @@ int plan_ready_after(const Plan *plan, size_t elements)
     return end;
 }
 
+/* ---- elements */
+
+/* Of TEMP values: all of them, and the most that are alive at once. A value begins to live at one op and ceases to behind another, so
+ * that one pass over the values and one over the ops are enough. */
+static Status count_elements(Plan *plan)
+{
+    int64_t *change = calloc((size_t)plan->op_count + 1, sizeof *change), alive = 0;
+    if (!change) return FAIL(ERR_MEMORY, "no memory for the plan of %d ops", plan->op_count);
+    for (int32_t id = 1; id <= graph_value_count(plan->graph); id++) {
+        const ValueInfo *info = value_info(plan, id);
+        if (info->role != ROLE_TEMP || plan->place[id].none) continue;
+        int64_t elements = shape_count(info->shape);
+        change[info->op] += elements;
+        change[plan->alias.member[id].last_read + 1] -= elements;
+        plan->all_elements += elements;
+    }
+    for (int op = 0; op < plan->op_count; op++) {
+        alive += change[op];
+        if (alive > plan->peak_elements) plan->peak_elements = alive;
+    }
+    free(change);
+    return OK;
+}
+
 /* ---- life */
 
 static Status fill_plan(Plan *plan, bool no_alias)
@@ -210,6 +235,7 @@ static Status fill_plan(Plan *plan, bool no_alias)
     TRY(alias_create(&plan->alias, plan->graph, plan->device->backend, no_alias));
     TRY(arena_assign(&plan->alias, plan->layout, no_alias, plan->place, plan->bytes));
     TRY(list_gradients(plan));
+    TRY(count_elements(plan));
     plan->call = calloc((size_t)plan->op_count + 1, sizeof *plan->call);
     if (!plan->call) return FAIL(ERR_MEMORY, "no memory for the plan of %d ops", plan->op_count);
     for (int i = 0; i < plan->op_count; i++) fill_call(plan, i);
@@ -333,18 +359,9 @@ Tensor plan_tensor(const Plan *plan, Value v)
 void plan_report(const Plan *plan, PlanReport *report)
 {
     *report = (PlanReport){.workspace_bytes = plan->workspace_bytes,
+                           .peak_elements = plan->peak_elements,
+                           .all_elements = plan->all_elements,
                            .shared_values = plan->alias.shared,
                            .copied_concats = plan->alias.copied};
     memcpy(report->arena_bytes, plan->bytes, sizeof plan->bytes);
-    /* Elements of TEMP values: all of them, and the most that are alive at once. */
-    for (int op = 0; op < plan->op_count; op++) {
-        int64_t alive = 0;
-        for (int32_t id = 1; id <= graph_value_count(plan->graph); id++) {
-            const ValueInfo *info = value_info(plan, id);
-            if (info->role != ROLE_TEMP || plan->place[id].none) continue;
-            if (info->op <= op && op <= plan->alias.member[id].last_read) alive += shape_count(info->shape);
-            if (info->op == op) report->all_elements += shape_count(info->shape);
-        }
-        if (alive > report->peak_elements) report->peak_elements = alive;
-    }
 }
