@@ -112,7 +112,8 @@ bool weights_standardized(OnnxWalk *w, int id, Standardized *s)
 
 /* ---- the ops */
 
-/* Layer norm over the weights of an output, which lie one after another; its own factors and biases are 1 and 0. */
+/* Layer norm over the weights of an output, which lie one after another. Its own factors and biases are 1 and 0: they are made of a row of
+ * which the border has taken everything away, so that they are that whatever the weights are, even where one is infinite or NaN. */
 Value weights_standardize(OnnxWalk *w, const OnnxNode *node, const Standardized *s, Value weights)
 {
     Graph *g = w->g;
@@ -120,8 +121,8 @@ Value weights_standardize(OnnxWalk *w, const OnnxNode *node, const Standardized 
           rows = {shape.n, all.c / shape.n, 1, 1};
     OpAttr attr = {0};
     if (!norm_epsilon(w, s->norm, &attr.norm.epsilon)) return (Value){0};
-    Value x = reshape(g, weights, rows), some = slice(g, reshape(g, x, all), 0, rows.c), ones = affine(g, some, 0, 1),
-          zeros = affine(g, some, 0, 0);
+    Value x = reshape(g, weights, rows), row = slice(g, reshape(g, x, all), 0, rows.c),
+          nothing = pad(g, row, -1, 1, 0, 0), ones = affine(g, nothing, 0, 1), zeros = affine(g, nothing, 0, 0);
     Value y = graph_op(g, OP_LAYERNORM, layer_name(w, node, &s->weights), (Value[]){x, zeros, ones}, 3, &attr, NULL);
     if (s->gain.count) {
         Wanted wanted = {.shape = {shape.n, 1, 1, 1}, .rank = 4, .init = {INIT_CONSTANT, 1}};

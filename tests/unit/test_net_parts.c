@@ -583,28 +583,57 @@ TEST(test_standardized_weights)
     has_ops(0, "%0 = reshape(conv.weight) -> 4x27x1x1 f32 (reshape)\n"
                "%1 = reshape(%0) -> 1x108x1x1 f32 (reshape)\n"
                "%2 = slice(%1) from 0 -> 1x27x1x1 f32 (slice)\n"
-               "%3 = affine(%2) scale 0 shift 1 -> 1x27x1x1 f32 (affine)\n"
-               "%4 = affine(%2) scale 0 shift 0 -> 1x27x1x1 f32 (affine)\n"
-               "%5 = layernorm(%0, %4, %3) eps 0.25 -> 4x27x1x1 f32 (conv)\n"
-               "%6 = affine(conv.gain) scale 0.5 shift 0 -> 4x1x1x1 f32 (affine)\n"
-               "%7 = spread_to(%6) -> 4x27x1x1 f32 (spread_to)\n"
-               "%8 = mul(%5, %7) -> 4x27x1x1 f32 (mul)\n"
-               "%9 = reshape(%8) -> 4x3x3x3 f32 (reshape)\n"
-               "%10 = conv(image, %9) 3x3 -> 1x4x6x6 f32 (conv)\n"
-               "%11 = avg_pool(%10) 6x6 -> 1x4x1x1 f32 (avg_pool)\n"
-               "%12 = dense(%11, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+               "%3 = pad(%2) top -1 bottom 1 left 0 right 0 -> 1x27x1x1 f32 (pad)\n"
+               "%4 = affine(%3) scale 0 shift 1 -> 1x27x1x1 f32 (affine)\n"
+               "%5 = affine(%3) scale 0 shift 0 -> 1x27x1x1 f32 (affine)\n"
+               "%6 = layernorm(%0, %5, %4) eps 0.25 -> 4x27x1x1 f32 (conv)\n"
+               "%7 = affine(conv.gain) scale 0.5 shift 0 -> 4x1x1x1 f32 (affine)\n"
+               "%8 = spread_to(%7) -> 4x27x1x1 f32 (spread_to)\n"
+               "%9 = mul(%6, %8) -> 4x27x1x1 f32 (mul)\n"
+               "%10 = reshape(%9) -> 4x3x3x3 f32 (reshape)\n"
+               "%11 = conv(image, %10) 3x3 -> 1x4x6x6 f32 (conv)\n"
+               "%12 = avg_pool(%11) 6x6 -> 1x4x1x1 f32 (avg_pool)\n"
+               "%13 = dense(%12, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
     good(standardized(false, false, ODD_NOTHING));
     trains(3);
     has_ops(0, "%0 = reshape(conv.weight) -> 4x27x1x1 f32 (reshape)\n"
                "%1 = reshape(%0) -> 1x108x1x1 f32 (reshape)\n"
                "%2 = slice(%1) from 0 -> 1x27x1x1 f32 (slice)\n"
-               "%3 = affine(%2) scale 0 shift 1 -> 1x27x1x1 f32 (affine)\n"
-               "%4 = affine(%2) scale 0 shift 0 -> 1x27x1x1 f32 (affine)\n"
-               "%5 = layernorm(%0, %4, %3) eps 0.25 -> 4x27x1x1 f32 (conv)\n"
-               "%6 = reshape(%5) -> 4x3x3x3 f32 (reshape)\n"
-               "%7 = conv(image, %6) 3x3 -> 1x4x6x6 f32 (conv)\n"
-               "%8 = avg_pool(%7) 6x6 -> 1x4x1x1 f32 (avg_pool)\n"
-               "%9 = dense(%8, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+               "%3 = pad(%2) top -1 bottom 1 left 0 right 0 -> 1x27x1x1 f32 (pad)\n"
+               "%4 = affine(%3) scale 0 shift 1 -> 1x27x1x1 f32 (affine)\n"
+               "%5 = affine(%3) scale 0 shift 0 -> 1x27x1x1 f32 (affine)\n"
+               "%6 = layernorm(%0, %5, %4) eps 0.25 -> 4x27x1x1 f32 (conv)\n"
+               "%7 = reshape(%6) -> 4x3x3x3 f32 (reshape)\n"
+               "%8 = conv(image, %7) 3x3 -> 1x4x6x6 f32 (conv)\n"
+               "%9 = avg_pool(%8) 6x6 -> 1x4x1x1 f32 (avg_pool)\n"
+               "%10 = dense(%9, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+}
+
+/* A weight that is not finite any more spoils its own output, and none else. */
+TEST(test_standardized_beside_the_infinite)
+{
+    good(standardized(true, true, ODD_NOTHING));
+    const Model *model = net_file_model(made);
+    Graph *g = new_graph(true, DTYPE_F32);
+    ModelOptions options = {.classes = model->classes, .side = 8};
+    ModelHeads heads = {{0}};
+    Value y = {0};
+    model->build(g, &options, model->networks, new_input(g, "image", 1, 3, 8, 8), &heads);
+    graph_result(g, heads.logits, "logits");
+    if (graph_finish(g) != OK) fail_msg("%s", status_message());
+    Interpreter it = interpreter_create(g);
+    for (int id = 1; id <= it.count; id++)
+        if (graph_value(g, (Value){id})->op < 0)
+            fill_uniform(it.values[id].data, shape_count(graph_shape(g, (Value){id})), (uint64_t)id, -1, 1);
+    interpreter_data(&it, graph_find(g, "conv.weight"))[0] = INFINITY;
+    interpreter_run(&it);
+    for (int i = 0; i < graph_op_count(g); i++)
+        if (graph_op_at(g, i)->kind == OP_CONV) y = graph_op_at(g, i)->out[0];
+    const double *out = interpreter_data(&it, y);
+    for (int64_t i = 0; i < shape_count(graph_shape(g, y)); i++) assert_int_equal(isfinite(out[i]) != 0, i % 4 != 0);
+    interpreter_destroy(&it);
+    graph_destroy(g);
+    net_file_close(made);
 }
 
 /* What is not recognized is refused by the first node that cannot be computed. */
