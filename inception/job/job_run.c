@@ -238,14 +238,14 @@ static Status begin_check(bool automatic, JobFiles *files)
  * missing. Another model than the run's is refused here, before its data or batch are found not to fit that model. */
 static Status model_name_find(Options *o, const char *run, const char **name)
 {
-    const Model *model, *then, *restored = NULL;
+    const Model *model, *then;
     char old[MODEL_TEXT], now[MODEL_TEXT];
     *name = NULL;
     if (o->argument_count) {
         TRY(model_named(o->arguments[0], &model));
-        bool known = *run && run_model(run, &then) == OK;
-        if (known && model->file && !model_same(then, model)) TRY(network_restore(model, &restored));
-        if (restored && model_same(then, restored)) model = then; /* which has the norms that were restored */
+        bool known = *run && run_model(run, &then) == OK, kept = false;
+        if (known && model->file && !model_same(then, model)) TRY(network_is_kept(model, then, &kept));
+        if (kept) model = then; /* which has the norms that were restored, and trains the numbers that it trained */
         if (known && !model_same(then, model))
             return FAIL(ERR_ARG,
                         "%s is a run of another model: then model: %s, now model: %s (name the old one, or start a new "

@@ -219,6 +219,17 @@ Status network_restore(const Model *model, const Model **restored)
     return st;
 }
 
+Status network_is_kept(const Model *model, const Model *then, bool *same)
+{
+    const Model *restored;
+    *same = false;
+    if (!then->file) return OK;
+    TRY(net_file_is_kept(model->networks, then->networks, same));
+    if (*same) return OK;
+    TRY(network_restore(model, &restored));
+    return restored ? net_file_is_kept(restored->networks, then->networks, same) : OK;
+}
+
 bool network_has_restored(const Model *restored, const char *parameter)
 {
     int count;

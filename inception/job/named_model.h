@@ -39,6 +39,8 @@ NODISCARD Status network_values_open(const char *path, SafeTensors **made);
 /* The network with batch norms restored (net_file_restore), under the same name; NULL if no convolution lacks one. It is made once.
  * From then on network_values_open gives its values. */
 NODISCARD Status network_restore(const Model *model, const Model **restored);
+/* Whether a run that keeps `then` is one of this network, with norms restored or without: see net_file_is_kept. */
+NODISCARD Status network_is_kept(const Model *model, const Model *then, bool *same);
 /* Whether a parameter is one of a norm restored. */
 bool network_has_restored(const Model *restored, const char *parameter);
 /* See net_file_norm_set. */

@@ -53,6 +53,9 @@ typedef struct NetFacts {
 NetFacts net_file_facts(const NetFile *network);
 /* SHA-256, in hexadecimal digits, of nodes, attributes, names and shapes, without the trained values. */
 const char *net_file_digest(const NetFile *network);
+/* Whether `kept`, the structure that a run keeps, is that of this file. Digests say so of runs of this version; a run of one that trained
+ * fewer numbers has the others among its constants, which must then be those of the file. */
+NODISCARD Status net_file_is_kept(const NetFile *network, const NetFile *kept, bool *same);
 const NetTensor *net_file_tensors(const NetFile *network, int *count);
 /* Whether a parameter belongs to the last product, whose outputs are the classes. */
 bool net_file_is_head(const NetFile *network, const char *parameter);

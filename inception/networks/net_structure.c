@@ -36,20 +36,37 @@ Status net_file_pack(const Onnx__ModelProto *model, unsigned char **bytes, size_
     return OK;
 }
 
-/* The message without the trained numbers. */
-static Status structure_pack(const NetFile *n, const Onnx__ModelProto *model, unsigned char **bytes, size_t *count)
+static bool is_parameter(const NetFile *n, const char *name)
 {
-    int bindings = n->survey.binding_count;
+    for (int i = 0; i < n->survey.binding_count; i++)
+        if (!strcmp(n->survey.binding[i].name, name)) return true;
+    return false;
+}
+
+/* The message without the numbers that `trained` trains. */
+static Status structure_pack(const NetFile *n, const NetFile *trained, const Onnx__ModelProto *model,
+                             unsigned char **bytes, size_t *count)
+{
+    int bindings = n->survey.binding_count, some = 0;
+    Onnx__TensorProto **from = calloc((size_t)bindings + 1, sizeof(*from));
     TensorNumbers *taken = calloc((size_t)bindings + 1, sizeof *taken);
-    if (!taken) return FAIL(ERR_MEMORY, "no memory for the structure of '%s'", n->file->path);
-    for (int i = 0; i < bindings; i++) taken[i] = net_numbers_take(n->survey.binding[i].tensor.proto);
-    Status st = net_file_pack(model, bytes, count);
-    for (int i = bindings - 1; i >= 0; i--) net_numbers_return(n->survey.binding[i].tensor.proto, &taken[i]);
+    Status st = OK;
+    if (!taken || !from) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the structure of '%s'", n->file->path));
+    for (int i = 0; i < bindings; i++) {
+        const Binding *b = &n->survey.binding[i];
+        if (n != trained && !is_parameter(trained, b->name)) continue;
+        from[some] = b->tensor.proto;
+        taken[some++] = net_numbers_take(b->tensor.proto);
+    }
+    st = net_file_pack(model, bytes, count);
+    while (some-- > 0) net_numbers_return(from[some], &taken[some]);
+out:
+    free(from);
     free(taken);
     return st;
 }
 
-Status net_digest_make(NetFile *n)
+static Status digest_make(const NetFile *n, const NetFile *trained, char to[NET_FILE_DIGEST + 1])
 {
     unsigned char *bytes = NULL, digest[EVP_MAX_MD_SIZE];
     unsigned length = 0;
@@ -58,12 +75,25 @@ Status net_digest_make(NetFile *n)
     model.graph = n->file->model->graph;
     model.n_opset_import = n->file->model->n_opset_import;
     model.opset_import = n->file->model->opset_import;
-    TRY(structure_pack(n, &model, &bytes, &count));
+    TRY(structure_pack(n, trained, &model, &bytes, &count));
     int made = EVP_Digest(bytes, count, digest, &length, EVP_sha256(), NULL);
     free(bytes);
     if (made != 1 || 2 * length != NET_FILE_DIGEST) return FAIL(ERR_INTERNAL, "no SHA-256");
-    Text text = text_start(n->digest, sizeof n->digest);
+    Text text = text_start(to, NET_FILE_DIGEST + 1);
     for (unsigned i = 0; i < length; i++) text_add(&text, "%02x", digest[i]);
+    return OK;
+}
+
+Status net_digest_make(NetFile *n)
+{
+    return digest_make(n, n, n->digest);
+}
+
+Status net_file_is_kept(const NetFile *n, const NetFile *kept, bool *same)
+{
+    char digest[NET_FILE_DIGEST + 1];
+    TRY(digest_make(n, kept, digest));
+    *same = !strcmp(digest, kept->digest);
     return OK;
 }
 
@@ -88,7 +118,7 @@ Status net_file_structure_write(const NetFile *n, const char *path)
         model.metadata_props = list;
         model.n_metadata_props = pairs + 1;
     }
-    Status st = structure_pack(n, &model, &bytes, &count);
+    Status st = structure_pack(n, n, &model, &bytes, &count);
     if (!n->file->structure) free(model.metadata_props);
     if (st == OK) st = file_replace(path, bytes, count);
     free(bytes);

@@ -305,6 +305,28 @@ for k, (row, line) in enumerate(zip(theirs, open("said"))):
     assert whole.shape == (1, 10) and np.abs(whole - row).max() < 1e-5, (whole, row)
 PYTHON
 
+# ---- a run of a version that trained no single numbers: they are among the constants of its network, with which the same file goes on
+"$python" - <<'PYTHON'
+import onnx
+file, kept = onnx.load("gains.onnx"), onnx.load("runs/gains/network.onnx")
+values = {t.name: t.raw_data for t in file.graph.initializer}
+for t in kept.graph.initializer:
+    if t.name == "temperature": t.raw_data = values[t.name]
+onnx.save(kept, "older.onnx")
+for t in file.graph.initializer:
+    if t.name == "temperature": t.raw_data = values["two"]
+onnx.save(file, "colder.onnx")
+PYTHON
+train older older.onnx --max-steps 2 --mean 0 --std 1
+"$towers" train gains.onnx --resume runs/older --max-steps 4 --quiet >"$out" 2>"$err" || complain "a run of an older version is refused beside its own file: $(cat "$err")"
+python3 - runs/older/last.safetensors <<'PYTHON' || complain "the resumed run trains other numbers than before"
+import json, sys
+data = open(sys.argv[1], "rb").read()
+about = json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
+assert "body.skipinit_gain" in about and "temperature" not in about, list(about)
+PYTHON
+refuses 2 "is a run of another model: then model: older.onnx, network" "$towers" train colder.onnx --resume runs/older --data-path data
+
 # ---- a Sigmoid at the end is another loss, and outputs behind the first are auxiliary
 "$python" - <<'PYTHON'
 import onnx
