@@ -402,6 +402,11 @@ static Status opset_read(OnnxFile *file)
     }
     for (size_t i = 0; i < model->n_metadata_props; i++)
         file->structure |= model->metadata_props[i]->key && !strcmp(model->metadata_props[i]->key, onnx_structure_key);
+    file->unmarked = model->producer_name && !strcmp(model->producer_name, "towers");
+    for (size_t i = 0; i < model->graph->n_initializer && file->unmarked; i++) {
+        const char *name = model->graph->initializer[i]->name;
+        file->unmarked = !name || strncmp(name, ONNX_CONSTANT, strlen(ONNX_CONSTANT)) != 0;
+    }
     if (file->opset >= OPSET_LEAST && file->opset <= OPSET_MOST) return OK;
     return FAIL(ERR_ARG, "'%s' has version %" PRId64 " of ONNX's operators; this program reads %d to %d", file->path,
                 file->opset, OPSET_LEAST, OPSET_MOST);

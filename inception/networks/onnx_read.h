@@ -5,6 +5,7 @@
 
 #include "inception/networks/net_file.h"
 #include "proto/onnx.pb-c.h"
+#include "towers/store/onnx.h"
 
 typedef enum OnnxElement { /* TensorProto.DataType */
                            ELEMENT_FLOAT = 1,
@@ -51,6 +52,7 @@ typedef struct OnnxValue {
 typedef struct OnnxFile {
     int64_t opset;
     bool structure; /* its trained values are left out */
+    bool unmarked;  /* this program wrote it before its single numbers had such names (ONNX_CONSTANT) */
     /* owned */
     char *path;
     Onnx__ModelProto *model;

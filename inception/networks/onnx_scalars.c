@@ -42,13 +42,14 @@ static bool is_path_of_modules(const char *name, const char *last)
     return true;
 }
 
-/* Constants of a formula in a graph that this program wrote: "scale_7", or "_scale_7" beside such a parameter. */
-static bool is_of_this_program(const OnnxFile *file, const char *name)
+/* Constants of a formula in a graph that this program wrote when it did not mark them: "scale_7", or "_scale_7" beside such a parameter. A
+ * parameter that is called so is taken for one, too. */
+static bool is_unmarked_constant(const OnnxFile *file, const char *name)
 {
     static const char *const words[] = {"cube", "exponent", "half",  "least", "mean", "most",        "one",
                                         "ones", "root",     "scale", "shift", "std",  "temperature", "white"};
-    const char *producer = file->model->producer_name, *number = strrchr(name, '_');
-    if (!producer || strcmp(producer, "towers") != 0 || !number || !isdigit((unsigned char)number[1])) return false;
+    const char *number = strrchr(name, '_');
+    if (!file->unmarked || !number || !isdigit((unsigned char)number[1])) return false;
     while (*name == '_' && name < number) name++;
     size_t length = (size_t)(number - name);
     for (size_t k = 0; k < sizeof words / sizeof *words; k++)
@@ -56,12 +57,20 @@ static bool is_of_this_program(const OnnxFile *file, const char *name)
     return false;
 }
 
+/* tf2onnx puts such a number behind each name that it makes up: "Relu6_max__194". */
+static bool is_numbered_by_tf2onnx(const char *name)
+{
+    const char *end = name + strlen(name), *number = end;
+    while (number > name && isdigit((unsigned char)number[-1])) number--;
+    return number < end && number > name + 2 && number[-1] == '_' && number[-2] == '_';
+}
+
 /* What exporters call the constants of a formula: "val_12", "lifted_tensor_0", "onnx::Mul_7", "const_fold_opt__9", "mul/y:0". */
 static bool is_made_up(const OnnxFile *file, const char *name, const char *last, size_t length)
 {
     bool numbered =
         (!strncmp(last, "val_", 4) && isdigit((unsigned char)last[4])) || !strncmp(last, "lifted_tensor_", 14);
-    return is_of_this_program(file, name) || numbered || length <= 1 || strstr(name, "onst") || strstr(name, "::");
+    return is_unmarked_constant(file, name) || is_numbered_by_tf2onnx(name) || numbered || length <= 1 || strstr(name, "onst") || strstr(name, "::");
 }
 
 Scalar scalar_of(const OnnxWalk *w, const Fixed *f)

@@ -240,7 +240,7 @@ from onnx import TensorProto, helper, numpy_helper
 random = np.random.default_rng(3)
 values = {name: random.standard_normal(shape).astype(np.float32) / 4 for name, shape in
           (("stem.weight", (6, 1, 3, 3)), ("body.weight", (6, 6, 1, 1)), ("head.weight", (10, 6, 1, 1)), ("head.gain", (10, 1, 1, 1)), ("se.weight", (6, 6)))}
-values["body.skipinit_gain"], values["two"], values["temperature"] = np.array(0, np.float32), np.array(2, np.float32), np.array([0.5], np.float32)
+values["body.skipinit_gain"], values["two"], values["temperature_2"] = np.array(0, np.float32), np.array(2, np.float32), np.array([0.5], np.float32)
 for name, dims in (("factors", [0, 6, 1, 1]), ("view", [1, 10, -1]), ("whole", [10, 6, 1, 1]), ("line", [-1])): values[name] = np.array(dims, np.int64)
 values["zeros"] = np.zeros(10, np.float32)
 node = helper.make_node
@@ -254,17 +254,17 @@ nodes = [node("Conv", ["x", "stem.weight"], ["s"], strides=[3, 3]), node("Global
          node("Sub", ["rows", "kept"], ["apart"]), node("Mul", ["apart", "apart"], ["square"]),
          node("ReduceMean", ["square"], ["var"], axes=[0, 2], keepdims=0),
          node("BatchNormalization", ["rows", "gains", "zeros", "mean", "var"], ["normed"]), node("Reshape", ["normed", "whole"], ["w"]),
-         node("Conv", ["g", "w"], ["h"]), node("Flatten", ["h"], ["i"]), node("Div", ["i", "temperature"], ["y"])]
+         node("Conv", ["g", "w"], ["h"]), node("Flatten", ["h"], ["i"]), node("Div", ["i", "temperature_2"], ["y"])]
 graph = helper.make_graph(nodes, "gains", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 1, 28, 28])],
                           [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 10])],
                           [numpy_helper.from_array(v, k) for k, v in values.items()])
 onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), "gains.onnx")
 PYTHON
 "$towers" info gains.onnx >info 2>"$err" || complain "info of single numbers: $(cat "$err")"
-grep -q '^single numbers 2 trained, being named like parameters: body.skipinit_gain, temperature$' info || complain "info does not name a trained number: $(cat info)"
+grep -q '^single numbers 2 trained, being named like parameters: body.skipinit_gain, temperature_2$' info || complain "info does not name a trained number: $(cat info)"
 grep -q '^held constant  1 single number that your network may have trained: two$' info || complain "info does not name a number that stays: $(cat info)"
 "$towers" train gains.onnx --data-path data --threads 1 --max-steps 12 --mean 0 --std 1 --lr 0.1 --towers 2 --batch-size 8 --experiment gains >"$out" 2>&1 || complain "single numbers: $(tail -n 2 "$out")"
-grep -q 'trained, being named like parameters: 2 single numbers of gains.onnx (body.skipinit_gain, temperature); --freeze NAME' "$out" || complain "the header does not name a trained number: $(head "$out")"
+grep -q 'trained, being named like parameters: 2 single numbers of gains.onnx (body.skipinit_gain, temperature_2); --freeze NAME' "$out" || complain "the header does not name a trained number: $(head "$out")"
 grep -q 'held constant, .*: 1 single number of gains.onnx (two)' "$out" || complain "the header does not name a number that stays: $(head "$out")"
 train still gains.onnx --max-steps 4 --mean 0 --std 1 --freeze body.skipinit_gain
 train fresh gains.onnx --epochs 0 --mean 0 --std 1 --reset-head
@@ -289,7 +289,7 @@ import json, numpy as np, onnx, onnxruntime
 from onnx import numpy_helper
 read = lambda f: {t.name: numpy_helper.to_array(t) for t in onnx.load(f).graph.initializer}
 first, gains, still, fresh = map(read, ("gains.onnx", "gains-back.onnx", "still-back.onnx", "fresh-back.onnx"))
-assert gains["body.skipinit_gain"].shape == () and gains["temperature"] != 0.5 and gains["body.skipinit_gain"] != 0 and gains["two"] == 2, gains
+assert gains["body.skipinit_gain"].shape == () and gains["temperature_2"] != 0.5 and gains["body.skipinit_gain"] != 0 and gains["two"] == 2, gains
 assert still["body.skipinit_gain"] == 0 and (still["stem.weight"] != first["stem.weight"]).any()
 assert not np.isin(fresh["head.weight"], first["head.weight"]).any() and (fresh["head.gain"] == 1).all(), fresh
 assert (fresh["body.weight"] == first["body.weight"]).all()
@@ -311,10 +311,10 @@ import onnx
 file, kept = onnx.load("gains.onnx"), onnx.load("runs/gains/network.onnx")
 values = {t.name: t.raw_data for t in file.graph.initializer}
 for t in kept.graph.initializer:
-    if t.name == "temperature": t.raw_data = values[t.name]
+    if t.name == "temperature_2": t.raw_data = values[t.name]
 onnx.save(kept, "older.onnx")
 for t in file.graph.initializer:
-    if t.name == "temperature": t.raw_data = values["two"]
+    if t.name == "temperature_2": t.raw_data = values["two"]
 onnx.save(file, "colder.onnx")
 PYTHON
 train older older.onnx --max-steps 2 --mean 0 --std 1
@@ -323,7 +323,7 @@ python3 - runs/older/last.safetensors <<'PYTHON' || complain "the resumed run tr
 import json, sys
 data = open(sys.argv[1], "rb").read()
 about = json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
-assert "body.skipinit_gain" in about and "temperature" not in about, list(about)
+assert "body.skipinit_gain" in about and "temperature_2" not in about, list(about)
 PYTHON
 refuses 2 "is a run of another model: then model: older.onnx, network" "$towers" train colder.onnx --resume runs/older --data-path data
 

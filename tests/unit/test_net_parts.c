@@ -4,6 +4,7 @@
 #include "tests/support/interpret.h"
 #include "tests/support/made_network.h"
 #include "tests/support/scratch.h"
+#include "towers/store/onnx.h"
 #include "towers/store/pretrained.h"
 
 TESTS_WITH(scratch_make, scratch_drop)
@@ -785,6 +786,7 @@ TEST(test_names_of_numbers)
                                            "onnx::Mul_7",
                                            "const_fold_opt__9",
                                            "model/scale/mul/y:0",
+                                           "model/relu.2/Relu6_max__194",
                                            "/block/Constant_output_0"};
     static const char *const unknown[] = {"two", "scaled", "fill_1.tmp_0", "number_3"};
     for (size_t i = 0; i < sizeof trained / sizeof *trained; i++) {
@@ -807,18 +809,27 @@ TEST(test_names_of_numbers)
     }
 }
 
-/* A factor in a graph that this program wrote, and parameters in one. */
+/* A factor in a graph that this program wrote, and parameters in one: with a constant whose name says so, no other name does. */
+static void own_number(const char *name, bool marked, bool trained)
+{
+    OnnxMaker *m = with_number("Add", name, 1, false, 3);
+    m->model.producer_name = (char *)"towers";
+    if (marked) maker_value(m, ONNX_CONSTANT "white_1", 255);
+    good(m);
+    has_names(net_file_facts(made).scalars, trained, trained ? name : "");
+    has_names(net_file_facts(made).held, 0, "");
+    net_file_close(made);
+}
+
 TEST(test_own_numbers)
 {
-    static const char *const names[] = {"scale_7", "_scale_7", "root_3", "layer_scale_7", "alpha_1", "scale_of_all"};
-    for (int i = 0; i < 6; i++) {
-        OnnxMaker *m = with_number("Add", names[i], 1, false, 3);
-        m->model.producer_name = (char *)"towers";
-        good(m);
-        has_names(net_file_facts(made).scalars, i > 2, i > 2 ? names[i] : "");
-        has_names(net_file_facts(made).held, 0, "");
-        net_file_close(made);
+    static const char *const names[] = {"scale_7", "_scale_7", "temperature_3", "layer_scale_7", "alpha_1"};
+    for (int i = 0; i < 5; i++) {
+        own_number(names[i], false, i > 2);
+        own_number(names[i], true, true);
     }
+    own_number(ONNX_CONSTANT "scale_7", false, false);
+    own_number("root_3", false, false);
 }
 
 /* A node that makes the number, of the type Constant or another one. */

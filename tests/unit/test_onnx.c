@@ -78,14 +78,14 @@ TEST(test_gelu_by_tanh)
 /* Of two tensors of one name a file would have only one. */
 TEST(test_names_of_constants)
 {
-    char name[16];
+    char name[32];
     int found = 0;
     for (int k = 0; k < 8; k++) {
         Value z;
         Graph *g = new_graph(&z);
-        snprintf(name, sizeof name, "scale_%d", k);
+        snprintf(name, sizeof name, ONNX_CONSTANT "scale_%d", k);
         assert_int_equal(written_with(g, affine(g, layer_scale(g, z, name, 1), 3, 0), name, 3), OK);
-        found += has_node("_scale_");
+        found += has_node("_" ONNX_CONSTANT "scale_");
     }
     assert_int_equal(found, 1);
 }

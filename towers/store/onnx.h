@@ -15,6 +15,8 @@
 #include "towers/store/weights.h"
 
 enum { ONNX_PAIRS = 32 };
+/* What the names of single numbers begin with that belong to a formula, as no parameter's does. */
+#define ONNX_CONSTANT "towers::"
 
 /* The normalization of a generator's images. */
 typedef struct OnnxPixels {

@@ -78,14 +78,16 @@ Constant *constant_add(Writer *w, const char *name, OnnxType type, int rank, con
     return constant;
 }
 
-/* "scale_7", or "_scale_7" if a parameter is called so, as it may be in a network from a file. */
-static void name_make(Writer *w, const char *what, char name[ONNX_NAME])
+/* "ones_7", or "_ones_7" if a parameter is called so, as it may be in a network from a file. A single number is "towers::scale_7", so that
+ * who reads the file does not take it for one that was trained. */
+static void name_make(Writer *w, const char *what, bool single, char name[ONNX_NAME])
 {
     char before[8] = "";
-    snprintf(name, ONNX_NAME, "%.12s_%d", what, w->constant_count);
+    const char *mark = single ? ONNX_CONSTANT : "";
+    snprintf(name, ONNX_NAME, "%s%.12s_%d", mark, what, w->constant_count);
     while (graph_find(w->graph, name).id && strlen(before) + 1 < sizeof before) {
         strcat(before, "_");
-        snprintf(name, ONNX_NAME, "%s%.12s_%d", before, what, w->constant_count);
+        snprintf(name, ONNX_NAME, "%s%s%.12s_%d", before, mark, what, w->constant_count);
     }
     if (graph_find(w->graph, name).id)
         w->status = FAIL(ERR_UNSUPPORTED, "no name is left for a constant of the ONNX file beside '%s'", name);
@@ -100,7 +102,7 @@ const char *constant_own(Writer *w, const char *what, OnnxType type, int rank, c
     }
     Constant *constant = constant_add(w, NULL, type, rank, dims, made, bytes);
     constant->made = made;
-    name_make(w, what, constant->name);
+    name_make(w, what, type == ONNX_FLOAT && bytes == sizeof(float), constant->name);
     constant->proto.name = constant->name;
     return constant->name;
 }

@@ -4,7 +4,7 @@
 #include "proto/onnx.pb-c.h"
 #include "towers/store/onnx.h"
 
-enum { ONNX_ATTRIBUTES = 6, ONNX_NAME = 32 };
+enum { ONNX_ATTRIBUTES = 6, ONNX_NAME = 48 };
 typedef enum OnnxType { /* TensorProto.DataType */
                         ONNX_FLOAT = 1,
                         ONNX_UINT8 = 2,
