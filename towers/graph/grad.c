@@ -126,7 +126,23 @@ static Value zero_slice(Graph *g, const char *name, Value v, int32_t from, int32
     return graph_op(g, OP_PAD, name, &read, 1, &zero, NULL);
 }
 
-/* Concatenates the slices of v, which must not overlap, with zeros where there is none. */
+/* Adds up all slices that begin at channel `at` and have the same end; they leave the stack. Value 0 if there is none. */
+static Value sum_slices(GradSweep *s, const char *name, int32_t stack, int32_t at)
+{
+    Sum sum = {.name = name};
+    int32_t size = 0;
+    for (int32_t i = stack; i >= 0; i = s->shares[i].before) {
+        if (s->shares[i].first != at || !s->shares[i].from.id) continue;
+        int32_t own = graph_shape(s->g, s->shares[i].from).c;
+        if (sum.count && own != size) continue;
+        size = own;
+        sum_add(s->g, &sum, s->shares[i].from);
+        s->shares[i].from = none;
+    }
+    return sum_close(s->g, &sum);
+}
+
+/* Concatenates slices of v, with zeros where there is none. Those that begin in the middle of another one stay on the stack. */
 static Value join_slices(GradSweep *s, Value v, int32_t stack)
 {
     Graph *g = s->g;
@@ -135,14 +151,7 @@ static Value join_slices(GradSweep *s, Value v, int32_t stack)
     Value parts[OP_MAX_IN];
     int count = 0;
     while (at < channels && !graph_failed(g)) {
-        /* The sum of all slices that begin at `first`; they leave the stack. Value 0 if there is none. */
-        Sum sum = {.name = name};
-        for (int32_t i = stack; i >= 0; i = s->shares[i].before) {
-            if (s->shares[i].first != at || !s->shares[i].from.id) continue;
-            sum_add(s->g, &sum, s->shares[i].from);
-            s->shares[i].from = none;
-        }
-        Value part = sum_close(s->g, &sum);
+        Value part = sum_slices(s, name, stack, at);
         if (!part.id) part = zero_slice(s->g, name, v, at, next_slice(s, stack, at, channels));
         if (count == OP_MAX_IN) {
             parts[0] = join_concat(g, name, parts, count);
@@ -151,9 +160,7 @@ static Value join_slices(GradSweep *s, Value v, int32_t stack)
         parts[count++] = part;
         at += graph_shape(g, part).c;
     }
-    if (at == channels && !has_slices(s, stack)) return join_concat(g, name, parts, count);
-    return graph_fail(g, ERR_UNSUPPORTED, "%s: no gradient rule, because slices of its %d channels overlap in part",
-                      graph_value(g, v)->name, channels);
+    return graph_failed(g) ? none : join_concat(g, name, parts, count);
 }
 
 /* All contributions to v become its gradient. */
@@ -169,7 +176,7 @@ static Value fold(GradSweep *s, Value v)
     Sum sum = {.name = list_text(g, "%s.sum", graph_value(g, v)->name)};
     for (int32_t i = stack; i >= 0; i = s->shares[i].before)
         if (s->shares[i].first == ALL_CHANNELS) sum_add(g, &sum, s->shares[i].from);
-    if (has_slices(s, stack)) sum_add(g, &sum, join_slices(s, v, stack));
+    while (has_slices(s, stack) && !graph_failed(g)) sum_add(g, &sum, join_slices(s, v, stack));
     return track_of(s, v)->gradient = sum_close(g, &sum);
 }
 
