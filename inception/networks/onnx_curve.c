@@ -42,6 +42,14 @@ static double f_gelu_tanh(double x)
 {
     return x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))) / 2;
 }
+static double f_square(double x)
+{
+    return x * x;
+}
+static double f_relu_square(double x)
+{
+    return x > 0 ? x * x : 0;
+}
 static double f_softplus(double x)
 {
     return x > 30 ? x : log1p(exp(x));
@@ -156,13 +164,23 @@ static Value identity(Graph *g, Value x)
     return x;
 }
 
+static Value square(Graph *g, Value x)
+{
+    return mul(g, x, x);
+}
+
+static Value relu_square(Graph *g, Value x)
+{
+    return square(g, relu(g, x));
+}
+
 /* In the order in which they are tried. */
 static const struct {
     double (*f)(double);
     Value (*build)(Graph *, Value);
 } functions[] = {{f_identity, identity},         {f_relu, relu}, {f_relu6, relu6},         {f_silu, silu},
                  {f_hard_swish, hard_swish},     {f_gelu, gelu}, {f_gelu_tanh, gelu_tanh}, {f_sigmoid, sigmoid},
-                 {f_hard_sigmoid, hard_sigmoid}, {tanh, tanh_of}};
+                 {f_hard_sigmoid, hard_sigmoid}, {tanh, tanh_of}, {f_square, square},       {f_relu_square, relu_square}};
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 
 /* Constants in files have 24 bits. */

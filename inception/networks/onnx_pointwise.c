@@ -221,6 +221,32 @@ static void two_values(OnnxWalk *w, const OnnxNode *node, int a, int b)
     walk_give(w, node, times ? mul(w->g, x, y) : plus ? add(w->g, x, y) : sub(w->g, x, y), &order);
 }
 
+/* Two values of four axes, each of which has axes that only the other one fills, as a row of channels and a map of one: both are spread to
+ * the shape that they have in common. False: they are others. */
+static bool two_parts(OnnxWalk *w, const OnnxNode *node)
+{
+    Value x[2];
+    Shape s[2];
+    for (int k = 0; k < 2; k++) {
+        const Active *a = walk_active(w, node, k);
+        if (!order_is(&a->order, "NCHW") || !(x[k] = walk_value(w, node->in[k])).id) return false;
+        s[k] = graph_shape(w->g, x[k]);
+    }
+    Shape both = {s[0].n, s[0].c > s[1].c ? s[0].c : s[1].c, s[0].h > s[1].h ? s[0].h : s[1].h,
+                  s[0].w > s[1].w ? s[0].w : s[1].w};
+    for (int k = 0; k < 2; k++) {
+        if ((s[k].c != both.c && s[k].c != 1) || (s[k].h != both.h && s[k].h != 1) ||
+            (s[k].w != both.w && s[k].w != 1))
+            return false;
+        x[k] = spread_to(w->g, x[k], both);
+    }
+    bool times = !strcmp(node->type, "Mul");
+    if (!times && strcmp(node->type, "Add") != 0) return false;
+    AxisOrder order = order_make("NCHW", both);
+    walk_give(w, node, times ? mul(w->g, x[0], x[1]) : add(w->g, x[0], x[1]), &order);
+    return true;
+}
+
 static void one_fixed(OnnxWalk *w, const OnnxNode *node, int k)
 {
     const Fixed *f = walk_fixed(w, node, 1 - k);
@@ -258,6 +284,6 @@ void build_binary(OnnxWalk *w, const OnnxNode *node)
         two_values(w, node, 0, 1);
     else if (is_spread(&b->order, &a->order))
         two_values(w, node, 1, 0);
-    else
+    else if (!two_parts(w, node))
         walk_refuse(w, node, "its operands have axes that do not lie alike in memory");
 }

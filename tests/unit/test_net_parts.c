@@ -108,6 +108,55 @@ TEST(test_attention_to_channels)
     refused(channel_attention(1, 1, 1), ERR_ARG, "Conv 'b': expected an image of four axes");
 }
 
+/* StarReLU (Yu et al. 2022, arXiv:2210.13452): the square of what a ReLU leaves, by two numbers that are trained. */
+TEST(test_square_of_relu)
+{
+    OnnxMaker *m = started();
+    maker_node(m, "Conv", "x conv.weight", "a");
+    maker_floats(m, "conv.weight", 4, SIZES(3, 3, 1, 1));
+    maker_node(m, "Relu", "a", "b");
+    maker_node(m, "Pow", "b two", "c");
+    maker_value(m, "two", 2);
+    maker_node(m, "Mul", "c act.scale", "d");
+    maker_value(m, "act.scale", 0.5f);
+    maker_node(m, "Mul", "d d", "y"); /* of any sign */
+    good(ended(m, 3));
+    trains(4);
+    has_ops(0, "%0 = conv(image, conv.weight) 1x1 relu -> 1x3x8x8 f32 (conv)\n"
+               "%1 = mul(%0, %0) -> 1x3x8x8 f32 (mul)\n"
+               "%2 = spread_to(act.scale) -> 1x3x1x1 f32 (spread_to)\n"
+               "%3 = mul(%1, %2) -> 1x3x8x8 f32 (d)\n"
+               "%4 = mul(%3, %3) -> 1x3x8x8 f32 (mul)\n"
+               "%5 = avg_pool(%4) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%6 = dense(%5, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+}
+
+/* A number for each channel times one for each pixel (Yang et al. 2022, arXiv:2203.11926), and what fits together in no such way. */
+static OnnxMaker *map_times_row(const char *type, bool fits)
+{
+    OnnxMaker *m = started();
+    maker_node(m, "GlobalAveragePool", "x", "row");
+    maker_node(m, "Conv", "x gate.weight", "map");
+    maker_floats(m, "gate.weight", 4, SIZES(fits ? 1 : 2, 3, 1, 1));
+    maker_node(m, type, "row map", "y");
+    return ended(m, 3);
+}
+
+TEST(test_map_times_row)
+{
+    good(map_times_row("Mul", true));
+    trains(3);
+    has_ops(0, "%0 = avg_pool(image) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%1 = conv(image, gate.weight) 1x1 -> 1x1x8x8 f32 (gate)\n"
+               "%2 = spread_to(%0) -> 1x3x8x8 f32 (spread_to)\n"
+               "%3 = spread_to(%1) -> 1x3x8x8 f32 (spread_to)\n"
+               "%4 = mul(%2, %3) -> 1x3x8x8 f32 (mul)\n"
+               "%5 = avg_pool(%4) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%6 = dense(%5, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    refused(map_times_row("Max", true), ERR_ARG, "its operands have axes that do not lie alike in memory");
+    refused(map_times_row("Mul", false), ERR_ARG, "its operands have axes that do not lie alike in memory");
+}
+
 /* One number for each channel all over the image, and a value that has no other reader but this. */
 TEST(test_expanded)
 {
