@@ -2,7 +2,8 @@
  * convolution, which nothing else reads, w gamma / sqrt(var + epsilon) and a bias. So a convolution without a bias had no norm, but the
  * norms of a network that was not trained leave nothing behind; and one that is read by a norm, and by something else, still has its own.
  * A norm behind an activation cannot be folded, and says nothing about the convolution. The bias goes on as that of the norm; the norm's
- * other vectors are new. */
+ * other vectors are new. TensorFlow folds a norm behind a depthwise convolution into a Mul and an Add, which tf2onnx leaves there: the
+ * factors go into the weights, and what is added is the bias. */
 #include "inception/networks/net_internal.h"
 #include "towers/files/files.h"
 
@@ -17,6 +18,8 @@ typedef struct Around {
     Origin origin;
     bool normed; /* a norm reads it, whatever moves it on the way */
     bool read;   /* with the norms, too: a convolution's bias may be read no more */
+    bool scaled; /* weights that are others with the norms */
+    bool gone;   /* the node that writes it is part of a norm */
 } Around;
 
 static void origins_find(const NetFile *n, Around *around)
@@ -60,13 +63,44 @@ static int parameter_of(const NetFile *n, const OnnxNode *node, int k)
     return -1;
 }
 
+/* What is left of a norm behind a convolution, node by node; NULL and -1: nothing. */
+typedef struct Rest {
+    const OnnxNode *times, *plus;
+    int factors, bias; /* parameters */
+} Rest;
+
+/* The only reader of a node's output, if it is of this type and its other operand a number of the file for each channel. */
+static const OnnxNode *reader_of(const NetFile *n, const OnnxNode *node, const char *type, int64_t channels, int *which)
+{
+    const OnnxValue *value = &n->file->value[node->out[0]];
+    const OnnxNode *next = value->reads == 1 && value->reader >= 0 ? &n->file->node[value->reader] : NULL;
+    *which = -1;
+    if (!next || next->foreign || next->in_count != 2 || strcmp(next->type, type) != 0) return NULL;
+    *which = parameter_of(n, next, next->in[0] == node->out[0]);
+    const Binding *b = *which >= 0 ? &n->survey.binding[*which] : NULL;
+    return b && !b->head && !b->scalar && b->tensor.count == channels ? next : NULL;
+}
+
+static Rest rest_of(const NetFile *n, const OnnxNode *conv)
+{
+    Rest rest = {.factors = -1, .bias = -1};
+    int weights = parameter_of(n, conv, 1);
+    const Binding *b = weights >= 0 ? &n->survey.binding[weights] : NULL;
+    bool own = b && !b->shared && n->file->value[conv->in[1]].tensor >= 0 && conv->in_count == 2;
+    if (own) rest.times = reader_of(n, conv, "Mul", b->dims[0], &rest.factors);
+    if (rest.times) rest.plus = reader_of(n, rest.times, "Add", b->dims[0], &rest.bias);
+    return rest;
+}
+
 static bool lacks_norm(const NetFile *n, int i, const Around *around, bool untrained)
 {
     const OnnxNode *node = &n->file->node[i];
     bool head = onnx_head_of(n->head, i) >= 0;
-    return !strcmp(node->type, "Conv") && !node->foreign && node->needed && !head &&
-           (untrained || parameter_of(n, node, 2) >= 0) && parameter_of(n, node, 1) >= 0 &&
-           around[node->in[0]].origin == OF_PIXELS && !around[node->out[0]].normed;
+    if (strcmp(node->type, "Conv") != 0 || node->foreign || !node->needed || head) return false;
+    Rest rest = rest_of(n, node);
+    const OnnxNode *last = rest.plus ? rest.plus : rest.times ? rest.times : node;
+    return (untrained || rest.plus || parameter_of(n, node, 2) >= 0) && parameter_of(n, node, 1) >= 0 &&
+           around[node->in[0]].origin == OF_PIXELS && !around[last->out[0]].normed;
 }
 
 /* ---- their norms */
@@ -86,10 +120,11 @@ enum {
 typedef struct NewNorm {
     Onnx__NodeProto conv, norm;
     Onnx__AttributeProto momentum, *attribute[1]; /* that of the file's own norms */
+    Rest rest;
     char *conv_in[2], *between, *in[5];
-    Onnx__TensorProto vector[VECTORS];
+    Onnx__TensorProto vector[VECTORS], weights; /* without a name: they are those of the file */
     int64_t channels;
-    float *numbers; /* owned */
+    float *numbers, *scaled; /* owned; the vectors, and the weights with their factors */
     char name[VECTORS + 1][NAME_MOST];
 } NewNorm;
 
@@ -128,26 +163,48 @@ static void names_make(const NetFile *n, const OnnxNode *conv, NewNorm *m)
     m->between = m->name[VECTORS];
 }
 
-/* `numbers` NULL: a structure without values. */
-static void vector_make(NewNorm *m, int k, const float *numbers)
+static void tensor_make(Onnx__TensorProto *t, char *name, size_t rank, int64_t *dims, const float *numbers, size_t count)
 {
-    Onnx__TensorProto *t = &m->vector[k];
     onnx__tensor_proto__init(t);
-    t->name = m->name[k];
-    t->n_dims = 1;
-    t->dims = &m->channels;
+    t->name = name;
+    t->n_dims = rank;
+    t->dims = dims;
     t->has_data_type = true;
     t->data_type = ELEMENT_FLOAT;
     t->has_raw_data = numbers != NULL;
-    if (numbers) t->raw_data = (ProtobufCBinaryData){(size_t)m->channels * sizeof *numbers, (uint8_t *)numbers};
+    if (numbers) t->raw_data = (ProtobufCBinaryData){count * sizeof *numbers, (uint8_t *)numbers};
+}
+
+/* `numbers` NULL: a structure without values. */
+static void vector_make(NewNorm *m, int k, const float *numbers)
+{
+    tensor_make(&m->vector[k], m->name[k], 1, &m->channels, numbers, (size_t)m->channels);
+}
+
+/* The weights times the factors of a Mul that is no more. */
+static Status weights_make(const NetFile *n, const OnnxNode *conv, NewNorm *m)
+{
+    int from = parameter_of(n, conv, 1);
+    Onnx__TensorProto *p = n->survey.binding[from].tensor.proto;
+    const float *factors = n->tensor[m->rest.factors].data, *weights = n->tensor[from].data;
+    size_t count = (size_t)n->survey.binding[from].tensor.count, each = count / (size_t)m->channels;
+    if (factors && weights) {
+        m->scaled = malloc(count * sizeof *m->scaled);
+        if (!m->scaled) return FAIL(ERR_MEMORY, "no memory for the weights '%s'", p->name);
+        for (size_t i = 0; i < count; i++) m->scaled[i] = weights[i] * factors[i / each];
+    }
+    tensor_make(&m->weights, p->name, p->n_dims, p->dims, m->scaled, count);
+    return OK;
 }
 
 /* For now it changes nothing. */
 static Status norm_make(const NetFile *n, const OnnxNode *conv, NewNorm *m)
 {
     static const float start[] = {[SCALE] = 1, [MEAN] = 0, [VARIANCE] = 1 - RESTORED_EPSILON, [SHIFT] = 0};
-    int bias = parameter_of(n, conv, 2);
-    bool own = bias < 0 || n->survey.binding[bias].shared;
+    m->rest = rest_of(n, conv);
+    int bias = m->rest.times ? m->rest.bias : parameter_of(n, conv, 2);
+    bool own = bias < 0 || m->rest.times || n->survey.binding[bias].shared;
+    const OnnxNode *last = m->rest.plus ? m->rest.plus : m->rest.times ? m->rest.times : conv;
     m->channels = n->survey.binding[parameter_of(n, conv, 1)].dims[0];
     m->numbers = calloc(VECTORS * (size_t)m->channels + 1, sizeof *m->numbers);
     if (!m->numbers) return FAIL(ERR_MEMORY, "no memory for the norms of '%s'", n->file->path);
@@ -163,7 +220,8 @@ static Status norm_make(const NetFile *n, const OnnxNode *conv, NewNorm *m)
     onnx__node_proto__init(&m->norm);
     m->norm.op_type = (char *)"BatchNormalization";
     m->norm.n_input = 5, m->norm.input = m->in;
-    m->norm.n_output = 1, m->norm.output = conv->proto->output;
+    m->norm.n_output = 1, m->norm.output = last->proto->output;
+    if (m->rest.times) TRY(weights_make(n, conv, m));
     if (n->survey.momentum < 0) return OK;
     onnx__attribute_proto__init(&m->momentum);
     m->momentum.name = (char *)"momentum";
@@ -185,11 +243,13 @@ static void tensors_take(const OnnxFile *file, Around *around, Restoring *r)
         for (size_t k = 0; k < r->node[i]->n_input; k++) around[onnx_value(file, r->node[i]->input[k])].read = true;
     for (size_t i = 0; i < from->n_initializer; i++) {
         const char *name = from->initializer[i]->name;
-        if (name && *name && around[onnx_value(file, name)].read)
-            r->tensor[r->graph.n_initializer++] = from->initializer[i];
+        Around *value = &around[name && *name ? onnx_value(file, name) : 0];
+        if (name && *name && value->read && !value->scaled) r->tensor[r->graph.n_initializer++] = from->initializer[i];
     }
-    for (NewNorm *m = r->norm; m < r->norm + r->count; m++)
+    for (NewNorm *m = r->norm; m < r->norm + r->count; m++) {
+        if (m->rest.times) r->tensor[r->graph.n_initializer++] = &m->weights;
         for (int k = 0; k < VECTORS && m->vector[k].name; k++) r->tensor[r->graph.n_initializer++] = &m->vector[k];
+    }
 }
 
 /* All nodes in their order, and the tensors that they read. */
@@ -203,17 +263,22 @@ static Status graph_make(const NetFile *n, Around *around, Restoring *r)
     size_t norms = (size_t)r->count;
     r->norm = calloc(norms + 1, sizeof *r->norm);
     r->node = calloc(from->n_node + norms + 1, sizeof(*r->node));
-    r->tensor = calloc(from->n_initializer + VECTORS * norms + 1, sizeof(*r->tensor));
+    r->tensor = calloc(from->n_initializer + (VECTORS + 1) * norms + 1, sizeof(*r->tensor));
     if (!r->norm || !r->node || !r->tensor) return FAIL(ERR_MEMORY, "no memory for the norms of '%s'", n->file->path);
     r->graph = *from;
     r->graph.node = r->node, r->graph.initializer = r->tensor;
     r->graph.n_node = r->graph.n_initializer = 0;
     NewNorm *m = r->norm;
     for (int i = 0; i < n->file->node_count; i++) {
+        const OnnxNode *node = &n->file->node[i];
         bool lacks = lacks_norm(n, i, around, untrained);
-        if (lacks) TRY(norm_make(n, &n->file->node[i], m));
+        if (node->out_count && around[node->out[0]].gone) continue;
+        if (lacks) TRY(norm_make(n, node, m));
         r->node[r->graph.n_node++] = lacks ? &m->conv : from->node[i];
-        if (lacks) r->node[r->graph.n_node++] = &m++->norm;
+        if (!lacks) continue;
+        if (m->rest.times) around[m->rest.times->out[0]].gone = around[node->in[1]].scaled = true;
+        if (m->rest.plus) around[m->rest.plus->out[0]].gone = true;
+        r->node[r->graph.n_node++] = &m++->norm;
     }
     for (size_t i = 0; i < from->n_input; i++) { /* in old files tensors were inputs, too */
         const char *name = from->input[i]->name;
@@ -242,7 +307,7 @@ Status net_file_restore(const NetFile *n, NetFile **made)
     TRY_OUT(net_file_parse(bytes, count, n->file->path, made));
     (*made)->restored = r.count;
 out:
-    for (int i = 0; r.norm && i < r.count; i++) free(r.norm[i].numbers);
+    for (int i = 0; r.norm && i < r.count; i++) free(r.norm[i].numbers), free(r.norm[i].scaled);
     free(r.norm);
     free(r.node);
     free(r.tensor);

@@ -161,6 +161,7 @@ typedef struct NetExport {
     int64_t (*dims)[NET_FILE_RANK]; /* [binding_count] */
     Onnx__TensorProto **own; /* [binding_count]: of parameters that shared their numbers; NULL: the file's tensor */
     Onnx__GraphProto graph;
+    Onnx__ValueInfoProto **inputs;
     Onnx__NodeProto *settled; /* [settled_count]: nodes that are other ones in inference */
     int settled_count;
 } NetExport;
@@ -175,6 +176,23 @@ static Status export_open(const NetFile *n, int classes, NetExport *e)
                      .own = calloc(bindings, sizeof(*e->own))};
     if (e->taken && e->dims && e->own) return OK;
     return FAIL(ERR_MEMORY, "no memory for the tensors of '%s'", n->file->path);
+}
+
+/* The image, and the tensors that old files have among their inputs: what no node reads, a runtime would ask for. */
+static Status inputs_part(NetExport *e)
+{
+    const OnnxFile *file = e->n->file;
+    const Onnx__GraphProto *from = file->model->graph;
+    e->inputs = calloc(from->n_input + 1, sizeof(*e->inputs));
+    if (!e->inputs) return FAIL(ERR_MEMORY, "no memory for the inputs of '%s'", file->path);
+    e->graph.input = e->inputs;
+    e->graph.n_input = 0;
+    for (size_t i = 0; i < from->n_input; i++) {
+        int id = from->input[i]->name ? onnx_value(file, from->input[i]->name) : 0;
+        bool part = id == file->image || file->value[id].tensor >= 0;
+        if (part) e->inputs[e->graph.n_input++] = from->input[i];
+    }
+    return OK;
 }
 
 static Onnx__TensorProto *tensor_of(const NetExport *e, int i)
@@ -262,6 +280,7 @@ static void export_close(NetExport *e)
     free(e->settled);
     free(e->graph.node);
     free(e->graph.initializer);
+    free(e->inputs);
     free(e->own);
     free(e->taken);
     free(e->dims);
@@ -294,6 +313,7 @@ static Status export_pack(NetExport *e, const StPair *about, int pairs, unsigned
     ClassSizes size;
     bool other = e->classes != n->model.classes;
     TRY(shares_part(n, e->own, &e->graph));
+    TRY(inputs_part(e));
     TRY(nodes_settle(e));
     if (other) e->graph.base.n_unknown_fields = notes_behind(&e->graph.base);
     model.graph = &e->graph;

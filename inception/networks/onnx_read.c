@@ -277,16 +277,44 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const OnnxValue *)a)->name, ((const OnnxValue *)b)->name);
 }
 
-int onnx_value(const OnnxFile *file, const char *name)
+static int value_among(const OnnxFile *file, const char *name, int count)
 {
     OnnxValue key = {.name = name};
-    const OnnxValue *found = bsearch(&key, file->value + 1, (size_t)file->value_count, sizeof *file->value, by_name);
+    const OnnxValue *found = bsearch(&key, file->value + 1, (size_t)count, sizeof *file->value, by_name);
     return found ? (int)(found - file->value) : 0;
+}
+
+int onnx_value(const OnnxFile *file, const char *name)
+{
+    return value_among(file, name, file->value_count);
 }
 
 static void value_add(OnnxFile *file, const char *name, int tensor, int writer)
 {
     file->value[++file->value_count] = (OnnxValue){.name = name, .tensor = tensor, .writer = writer, .reader = -1};
+}
+
+/* The input that nodes read, or the only one. Keras' exporter leaves those in a file whose constants it has folded. */
+static Status image_find(OnnxFile *file)
+{
+    const Onnx__GraphProto *graph = file->model->graph;
+    bool *read = calloc((size_t)file->value_count + 1, sizeof *read);
+    int second = 0;
+    if (!read) return FAIL(ERR_MEMORY, "no memory for the names of '%s'", file->path);
+    for (size_t i = 0; i < graph->n_node; i++)
+        for (size_t k = 0; k < graph->node[i]->n_input; k++) read[onnx_value(file, graph->node[i]->input[k])] = true;
+    for (size_t i = 0; i < graph->n_input && !second; i++) {
+        int id = graph->input[i]->name ? onnx_value(file, graph->input[i]->name) : 0;
+        if (!id || file->value[id].tensor >= 0) continue;
+        if (!file->image || (read[id] && !read[file->image]))
+            file->image = id;
+        else if (read[id])
+            second = id;
+    }
+    free(read);
+    if (!second) return OK;
+    return FAIL(ERR_ARG, "'%s' has the inputs '%s' and '%s'; expected a network of one image", file->path,
+                file->value[file->image].name, file->value[second].name);
 }
 
 /* Inputs may name initializers, too (before IR version 4). */
@@ -303,17 +331,11 @@ static Status names_read(OnnxFile *file)
     for (size_t i = 0; i < graph->n_initializer; i++) value_add(file, tensor_name(graph->initializer[i]), (int)i, -1);
     int tensors = file->value_count;
     qsort(file->value + 1, (size_t)tensors, sizeof *file->value, by_name);
-    const char *image = NULL;
     for (size_t i = 0; i < graph->n_input; i++) {
         const char *name = graph->input[i]->name;
-        if (!name || onnx_value(file, name)) continue;
-        if (image)
-            return FAIL(ERR_ARG, "'%s' has the inputs '%s' and '%s'; expected a network of one image", file->path,
-                        image, name);
-        image = name;
+        if (name && !value_among(file, name, tensors)) value_add(file, name, -1, -1);
     }
-    if (!image) return FAIL(ERR_FORMAT, "'%s' has no input", file->path);
-    value_add(file, image, -1, -1);
+    if (file->value_count == tensors) return FAIL(ERR_FORMAT, "'%s' has no input", file->path);
     for (size_t i = 0; i < graph->n_node; i++)
         for (size_t k = 0; k < graph->node[i]->n_output; k++)
             if (*graph->node[i]->output[k]) value_add(file, graph->node[i]->output[k], -1, (int)i);
@@ -321,8 +343,7 @@ static Status names_read(OnnxFile *file)
     for (int i = 1; i < file->value_count; i++)
         if (!strcmp(file->value[i].name, file->value[i + 1].name))
             return FAIL(ERR_FORMAT, "'%s': the name '%s' is given twice", file->path, file->value[i].name);
-    file->image = onnx_value(file, image);
-    return OK;
+    return image_find(file);
 }
 
 static Status node_read(OnnxFile *file, int index, Onnx__NodeProto *p, int **numbers)

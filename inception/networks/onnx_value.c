@@ -415,7 +415,7 @@ Value walk_param(OnnxWalk *w, const OnnxNode *node, const Fixed *fixed, Wanted w
 const char *layer_name(OnnxWalk *w, const OnnxNode *node, const Fixed *weights)
 {
     const char *end = weights ? strrchr(weights->name, '.') : NULL;
-    if (!end) return node->name;
+    if (!end || strchr(end, '/')) return node->name; /* a path of TensorFlow, "mobilenetv2_1.00_96/Conv1/kernel" */
     size_t length = (size_t)(end - weights->name);
     char *name = walk_memory(w, length + 1, 1);
     if (name) memcpy(name, weights->name, length);

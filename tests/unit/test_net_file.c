@@ -1204,7 +1204,7 @@ TEST(test_norms_restored)
             "%12 = dense(%11, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
 }
 
-/* The present values of a parameter, of which there are four. */
+/* The present values of a parameter, most of which have four. */
 static const float *four(const char *name)
 {
     int count;
@@ -1245,6 +1245,104 @@ TEST(test_norms_of_shared_biases)
         assert_memory_equal(four(identity ? "a.bias" : "a.norm.bias"), bias, sizeof bias);
         net_file_close(made);
     }
+}
+
+/* What tf2onnx leaves of a norm behind a depthwise convolution becomes one; `plus`: of a network that was trained. */
+static OnnxMaker *with_factors(bool plus, bool shared)
+{
+    OnnxMaker *m = started();
+    maker_node(m, "Conv", plus ? "x net_1.00/Conv1/merged:0 sub:0" : "x net_1.00/Conv1/merged:0", "a");
+    maker_floats(m, "net_1.00/Conv1/merged:0", 4, SIZES(4, 3, 1, 1));
+    maker_floats(m, "sub:0", 1, SIZES(4));
+    maker_node(m, "Conv", "a depth", "b");
+    maker_int(m, "group", 4);
+    maker_floats(m, "depth", 4, SIZES(4, 1, 3, 3));
+    maker_node(m, "Mul", "b times", plus ? "c" : "d");
+    maker_floats(m, "times", 4, SIZES(1, 4, 1, 1));
+    if (plus) {
+        maker_node(m, "Add", "plus c", "d");
+        maker_floats(m, "plus", 4, SIZES(1, 4, 1, 1));
+    }
+    if (shared) {
+        maker_node(m, "Conv", "d depth", "y");
+        maker_int(m, "group", 4);
+    } else {
+        maker_node(m, "Relu", "d", "y");
+    }
+    return ended(m, 4);
+}
+
+TEST(test_norms_of_factors)
+{
+    for (int plus = 1; plus >= 0; plus--) {
+        float depth[36], times[4], added[4] = {0};
+        good(with_factors(plus, false));
+        memcpy(depth, four("depth"), sizeof depth);
+        memcpy(times, four("times"), sizeof times);
+        if (plus) memcpy(added, four("plus"), sizeof added);
+        restored(2);
+        for (int i = 0; i < 36; i++) depth[i] *= times[i / 9];
+        assert_memory_equal(four("depth"), depth, sizeof depth);
+        assert_memory_equal(four("b.norm.bias"), added, sizeof added);
+        assert_false(has_parameter("times") || has_parameter("plus"));
+        char path[PATH_BYTES], digest[NET_FILE_DIGEST + 1];
+        snprintf(digest, sizeof digest, "%s", net_file_digest(made));
+        scratch_path(path, "restored.onnx");
+        assert_int_equal(net_file_structure_write(made, path), OK);
+        net_file_close(made);
+        assert_int_equal(net_file_open(path, &made), OK);
+        assert_string_equal(net_file_digest(made), digest);
+        has_ops(0, plus ? "%0 = conv(image, net_1.00/Conv1/merged:0) 1x1 -> 1x4x8x8 f32 (a.norm.input)\n"
+                          "%1 = batchnorm_apply(%0, sub:0, a.norm.running_mean, a.norm.running_var, a.norm.weight) eps "
+                          "1e-05 -> 1x4x8x8 f32 (a.norm)\n"
+                          "%2 = conv(%1, depth) 3x3 -> 1x4x6x6 f32 (b.norm.input)\n"
+                          "%3 = batchnorm_apply(%2, b.norm.bias, b.norm.running_mean, b.norm.running_var, b.norm.weight) "
+                          "eps 1e-05 relu -> 1x4x6x6 f32 (b.norm)\n"
+                          "%4 = avg_pool(%3) 6x6 -> 1x4x1x1 f32 (avg_pool)\n"
+                          "%5 = dense(%4, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n"
+                        : "%0 = conv(image, net_1.00/Conv1/merged:0) 1x1 -> 1x4x8x8 f32 (a.norm.input)\n"
+                          "%1 = batchnorm_apply(%0, a.norm.bias, a.norm.running_mean, a.norm.running_var, a.norm.weight) "
+                          "eps 1e-05 -> 1x4x8x8 f32 (a.norm)\n"
+                          "%2 = conv(%1, depth) 3x3 -> 1x4x6x6 f32 (b.norm.input)\n"
+                          "%3 = batchnorm_apply(%2, b.norm.bias, b.norm.running_mean, b.norm.running_var, b.norm.weight) "
+                          "eps 1e-05 relu -> 1x4x6x6 f32 (b.norm)\n"
+                          "%4 = avg_pool(%3) 6x6 -> 1x4x1x1 f32 (avg_pool)\n"
+                          "%5 = dense(%4, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    }
+    good(with_factors(true, true)); /* the weights of two convolutions cannot take the factors of one */
+    restored(1);
+    assert_true(has_parameter("times") && has_parameter("plus"));
+    net_file_close(made);
+}
+
+/* An input that no node reads, as Keras leaves it for a constant that it has folded, is no second image, and a runtime is not asked for it. */
+TEST(test_input_that_nobody_reads)
+{
+    Onnx__ValueInfoProto folded_away = ONNX__VALUE_INFO_PROTO__INIT, *inputs[2] = {&folded_away};
+    char path[PATH_BYTES];
+    for (int first = 0; first < 2; first++) {
+        OnnxMaker *m = small();
+        NetFile *again;
+        folded_away.name = (char *)"normalization/Sub/y:0";
+        inputs[!first] = &folded_away, inputs[first] = m->graph.input[0];
+        m->graph.n_input = 2, m->graph.input = inputs;
+        good(m);
+        scratch_path(path, "export.onnx");
+        assert_int_equal(net_file_export(made, value_of, NULL, 5, NULL, 0, path), OK);
+        net_file_close(made);
+        OnnxFile *file;
+        assert_int_equal(onnx_open(path, &file), OK);
+        assert_int_equal(file->model->graph->n_input, 1);
+        onnx_close(file);
+        assert_int_equal(net_file_open(path, &again), OK);
+        net_file_close(again);
+    }
+    OnnxMaker *m = started();
+    maker_node(m, "Add", "x z", "y");
+    folded_away.name = (char *)"z";
+    inputs[0] = m->graph.input[0], inputs[1] = &folded_away;
+    m->graph.n_input = 2, m->graph.input = inputs;
+    refused(ended(m, 3), ERR_ARG, "has the inputs 'x' and 'z'; expected a network of one image");
 }
 
 /* The norms of a network that was not trained fold to nothing. With another norm in the file it was trained otherwise. */
