@@ -163,7 +163,8 @@ static void names_make(const NetFile *n, const OnnxNode *conv, NewNorm *m)
     m->between = m->name[VECTORS];
 }
 
-static void tensor_make(Onnx__TensorProto *t, char *name, size_t rank, int64_t *dims, const float *numbers, size_t count)
+static void tensor_make(Onnx__TensorProto *t, char *name, size_t rank, int64_t *dims, const float *numbers,
+                        size_t count)
 {
     onnx__tensor_proto__init(t);
     t->name = name;

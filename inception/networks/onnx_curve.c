@@ -178,9 +178,10 @@ static Value relu_square(Graph *g, Value x)
 static const struct {
     double (*f)(double);
     Value (*build)(Graph *, Value);
-} functions[] = {{f_identity, identity},         {f_relu, relu}, {f_relu6, relu6},         {f_silu, silu},
-                 {f_hard_swish, hard_swish},     {f_gelu, gelu}, {f_gelu_tanh, gelu_tanh}, {f_sigmoid, sigmoid},
-                 {f_hard_sigmoid, hard_sigmoid}, {tanh, tanh_of}, {f_square, square},       {f_relu_square, relu_square}};
+} functions[] = {
+    {f_identity, identity},         {f_relu, relu},  {f_relu6, relu6},         {f_silu, silu},
+    {f_hard_swish, hard_swish},     {f_gelu, gelu},  {f_gelu_tanh, gelu_tanh}, {f_sigmoid, sigmoid},
+    {f_hard_sigmoid, hard_sigmoid}, {tanh, tanh_of}, {f_square, square},       {f_relu_square, relu_square}};
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 
 /* Constants in files have 24 bits. */

@@ -235,8 +235,7 @@ static bool two_parts(OnnxWalk *w, const OnnxNode *node)
     Shape both = {s[0].n, s[0].c > s[1].c ? s[0].c : s[1].c, s[0].h > s[1].h ? s[0].h : s[1].h,
                   s[0].w > s[1].w ? s[0].w : s[1].w};
     for (int k = 0; k < 2; k++) {
-        if ((s[k].c != both.c && s[k].c != 1) || (s[k].h != both.h && s[k].h != 1) ||
-            (s[k].w != both.w && s[k].w != 1))
+        if ((s[k].c != both.c && s[k].c != 1) || (s[k].h != both.h && s[k].h != 1) || (s[k].w != both.w && s[k].w != 1))
             return false;
         x[k] = spread_to(w->g, x[k], both);
     }

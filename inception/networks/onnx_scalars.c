@@ -70,7 +70,8 @@ static bool is_made_up(const OnnxFile *file, const char *name, const char *last,
 {
     bool numbered =
         (!strncmp(last, "val_", 4) && isdigit((unsigned char)last[4])) || !strncmp(last, "lifted_tensor_", 14);
-    return is_unmarked_constant(file, name) || is_numbered_by_tf2onnx(name) || numbered || length <= 1 || strstr(name, "onst") || strstr(name, "::");
+    return is_unmarked_constant(file, name) || is_numbered_by_tf2onnx(name) || numbered || length <= 1 ||
+           strstr(name, "onst") || strstr(name, "::");
 }
 
 Scalar scalar_of(const OnnxWalk *w, const Fixed *f)

@@ -1292,22 +1292,23 @@ TEST(test_norms_of_factors)
         net_file_close(made);
         assert_int_equal(net_file_open(path, &made), OK);
         assert_string_equal(net_file_digest(made), digest);
-        has_ops(0, plus ? "%0 = conv(image, net_1.00/Conv1/merged:0) 1x1 -> 1x4x8x8 f32 (a.norm.input)\n"
-                          "%1 = batchnorm_apply(%0, sub:0, a.norm.running_mean, a.norm.running_var, a.norm.weight) eps "
-                          "1e-05 -> 1x4x8x8 f32 (a.norm)\n"
-                          "%2 = conv(%1, depth) 3x3 -> 1x4x6x6 f32 (b.norm.input)\n"
-                          "%3 = batchnorm_apply(%2, b.norm.bias, b.norm.running_mean, b.norm.running_var, b.norm.weight) "
-                          "eps 1e-05 relu -> 1x4x6x6 f32 (b.norm)\n"
-                          "%4 = avg_pool(%3) 6x6 -> 1x4x1x1 f32 (avg_pool)\n"
-                          "%5 = dense(%4, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n"
-                        : "%0 = conv(image, net_1.00/Conv1/merged:0) 1x1 -> 1x4x8x8 f32 (a.norm.input)\n"
-                          "%1 = batchnorm_apply(%0, a.norm.bias, a.norm.running_mean, a.norm.running_var, a.norm.weight) "
-                          "eps 1e-05 -> 1x4x8x8 f32 (a.norm)\n"
-                          "%2 = conv(%1, depth) 3x3 -> 1x4x6x6 f32 (b.norm.input)\n"
-                          "%3 = batchnorm_apply(%2, b.norm.bias, b.norm.running_mean, b.norm.running_var, b.norm.weight) "
-                          "eps 1e-05 relu -> 1x4x6x6 f32 (b.norm)\n"
-                          "%4 = avg_pool(%3) 6x6 -> 1x4x1x1 f32 (avg_pool)\n"
-                          "%5 = dense(%4, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+        has_ops(0,
+                plus ? "%0 = conv(image, net_1.00/Conv1/merged:0) 1x1 -> 1x4x8x8 f32 (a.norm.input)\n"
+                       "%1 = batchnorm_apply(%0, sub:0, a.norm.running_mean, a.norm.running_var, a.norm.weight) eps "
+                       "1e-05 -> 1x4x8x8 f32 (a.norm)\n"
+                       "%2 = conv(%1, depth) 3x3 -> 1x4x6x6 f32 (b.norm.input)\n"
+                       "%3 = batchnorm_apply(%2, b.norm.bias, b.norm.running_mean, b.norm.running_var, b.norm.weight) "
+                       "eps 1e-05 relu -> 1x4x6x6 f32 (b.norm)\n"
+                       "%4 = avg_pool(%3) 6x6 -> 1x4x1x1 f32 (avg_pool)\n"
+                       "%5 = dense(%4, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n"
+                     : "%0 = conv(image, net_1.00/Conv1/merged:0) 1x1 -> 1x4x8x8 f32 (a.norm.input)\n"
+                       "%1 = batchnorm_apply(%0, a.norm.bias, a.norm.running_mean, a.norm.running_var, a.norm.weight) "
+                       "eps 1e-05 -> 1x4x8x8 f32 (a.norm)\n"
+                       "%2 = conv(%1, depth) 3x3 -> 1x4x6x6 f32 (b.norm.input)\n"
+                       "%3 = batchnorm_apply(%2, b.norm.bias, b.norm.running_mean, b.norm.running_var, b.norm.weight) "
+                       "eps 1e-05 relu -> 1x4x6x6 f32 (b.norm)\n"
+                       "%4 = avg_pool(%3) 6x6 -> 1x4x1x1 f32 (avg_pool)\n"
+                       "%5 = dense(%4, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
     }
     good(with_factors(true, true)); /* the weights of two convolutions cannot take the factors of one */
     restored(1);
