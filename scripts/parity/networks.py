@@ -244,7 +244,8 @@ def page(path):
              "`loads` if the error of its logits is at most ten times PyTorch's, or 2e-6.", "",
              "Each error is given as that of towers / that of PyTorch's own float32, both from PyTorch's float64. Of logits it is the largest, as a part "
              "of the largest logit. Of gradients in training mode, and of the parameters after three steps of SGD, it is |a - b| / |b| of all of them "
-             "together; networks of 50 million parameters or more are not trained. What is empty was not measured. The exporter is the first form whose "
+             "together; networks of 50 million parameters or more are not trained, nor are those for which two shared cores had no time: what is empty was "
+             "not measured. The exporter is the first form whose "
              "file is not refused, of `script` (TorchScript), `dynamo unoptimized` and `dynamo`; the last column has the reasons of a form that was "
              "refused before it, or those of a refused network's last form.", ""]
     print("\n".join(lines + table("torchvision", own, torchvision_names()) + table("timm", others, [f"timm:{name}" for name in TIMM])).rstrip())
