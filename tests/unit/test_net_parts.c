@@ -119,16 +119,18 @@ TEST(test_square_of_relu)
     maker_value(m, "two", 2);
     maker_node(m, "Mul", "c act.scale", "d");
     maker_value(m, "act.scale", 0.5f);
-    maker_node(m, "Mul", "d d", "y"); /* of any sign */
+    maker_node(m, "Relu", "d", "e");
+    maker_node(m, "Pow", "e two", "y");
     good(ended(m, 3));
     trains(4);
     has_ops(0, "%0 = conv(image, conv.weight) 1x1 relu -> 1x3x8x8 f32 (conv)\n"
                "%1 = mul(%0, %0) -> 1x3x8x8 f32 (mul)\n"
                "%2 = spread_to(act.scale) -> 1x3x1x1 f32 (spread_to)\n"
                "%3 = mul(%1, %2) -> 1x3x8x8 f32 (d)\n"
-               "%4 = mul(%3, %3) -> 1x3x8x8 f32 (mul)\n"
-               "%5 = avg_pool(%4) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
-               "%6 = dense(%5, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+               "%4 = relu(%3) -> 1x3x8x8 f32 (relu)\n"
+               "%5 = mul(%4, %4) -> 1x3x8x8 f32 (mul)\n"
+               "%6 = avg_pool(%5) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%7 = dense(%6, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
 }
 
 /* A number for each channel times one for each pixel (Yang et al. 2022, arXiv:2203.11926), and what fits together in no such way. */
