@@ -7,14 +7,22 @@ usage: S3_ID=... S3_SECRET=... S3_TOKEN=... s3_server.py FOLDER LOG
 Each bucket has all files of the folder as its objects, and two folders whose lists never end; a bucket below localhost may be a host. Their names say how they are:
 pets is private, of the region us-east-1, and open is for everybody, but not to be listed; token demands the session token, too; cutonce breaks off after half of
 each object once; far and farther are in eu-central-1 and say so with 301 and 400; late is of a store whose clock is an hour ahead. Others
-are not there. Every request is a line of LOG: method, host, path, range, condition of the range, "signed" or "plain".
+are not there. away takes objects, too, in one piece or in parts: it compares digests of bodies, and keeps them below the folder away.
+
+Requests fail as FOLDER/faults says, which is read anew each time: lines "METHOD TEXT KIND COUNT" for the first COUNT requests of METHOD whose
+path has TEXT. KIND is an answer, as 403 or 503 (with Retry-After: 1); cut closes the connection after half of the body; hang never
+answers; mangle keeps other bytes and says their ETag; blank answers 200 with nothing of what it should say.
+
+Every request is a line of LOG: method, host, path, range, condition of the range, "signed" or "plain".
 """
+import base64
 import calendar
 import hashlib
 import hmac
 import html
 import http.server
 import os
+import re
 import sys
 import threading
 import time
@@ -22,10 +30,11 @@ import urllib.parse
 
 folder, log = sys.argv[1], open(sys.argv[2], "a", buffering=1)
 ident, secret, token = (os.environ["S3_" + name] for name in ("ID", "SECRET", "TOKEN"))
-PRIVATE, FAR = {"pets", "token", "cutonce", "late"}, {"far": 301, "farther": 400}
+PRIVATE, FAR = {"pets", "token", "cutonce", "late", "away"}, {"far": 301, "farther": 400}
 ENDLESS = {"endless/": ["a", "b"], "emptier/": []}
 MOST_SKEW, HOUR, PAGE = 900, 3600, 3
-cut = set()
+cut, struck, tags, parts = set(), {}, {}, {}
+lock = threading.Lock()
 
 
 def digest(key, text):
@@ -44,7 +53,21 @@ def canonical(method, path, query, headers, signed):
     return "\n".join([method, key, "&".join("=".join(pair) for pair in pairs), *lines, "", ";".join(signed), headers["x-amz-content-sha256"]])
 
 
-def refusal(method, target, headers, bucket, now):
+def fault(method, path):
+    """The kind of the next fault for this request, or None."""
+    if not os.path.exists(file := os.path.join(folder, "faults")):
+        return None
+    with lock, open(file) as lines:
+        when = os.fstat(lines.fileno()).st_mtime_ns
+        for number, line in enumerate(lines):
+            of, text, kind, count = line.split()
+            if of == method and text in path and struck.get((when, number), 0) < int(count):
+                struck[when, number] = struck.get((when, number), 0) + 1
+                return kind
+    return None
+
+
+def refusal(method, target, headers, bucket, now, body):
     """None, or the status of the answer to a request whose signature does not hold."""
     words = headers.get("authorization", "").replace(",", " ").split()
     if words[:1] != ["AWS4-HMAC-SHA256"]:
@@ -54,7 +77,7 @@ def refusal(method, target, headers, bucket, now):
     wanted = {"host"} | {name for name in headers if name.startswith("x-amz-")}
     if "x-amz-content-sha256" not in headers or "x-amz-date" not in headers:
         return 400
-    if not wanted <= set(signed) <= set(headers) or signed != sorted(signed) or headers["x-amz-content-sha256"] != hashlib.sha256(b"").hexdigest():
+    if not wanted <= set(signed) <= set(headers) or signed != sorted(signed) or headers["x-amz-content-sha256"] != hashlib.sha256(body).hexdigest():
         return 403
     if (bucket == "token" or "x-amz-security-token" in headers) and headers.get("x-amz-security-token") != token:
         return 403
@@ -88,6 +111,22 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_HEAD(self):
         self.do_GET()
 
+    def do_PUT(self):
+        self.do_GET()
+
+    def do_POST(self):
+        self.do_GET()
+
+    def do_DELETE(self):
+        self.do_GET()
+
+    def body_take(self, headers, kind):
+        count = int(headers.get("content-length", 0))
+        body = self.rfile.read(count // 2 if kind == "cut" else count)
+        while kind == "hang":
+            time.sleep(1)
+        return body
+
     def do_GET(self):
         headers = {name.lower(): value for name, value in self.headers.items()}
         path = urllib.parse.unquote(self.path.partition("?")[0]).lstrip("/")
@@ -96,25 +135,84 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.now = time.time() + HOUR * (bucket == "late")
         print(self.command, headers["host"], self.path, headers.get("range", "-"), headers.get("if-range", "-"),
               "signed" if "authorization" in headers else "plain", file=log)
+        kind = fault(self.command, self.path)
+        body = self.body_take(headers, kind)
+        if kind == "cut":
+            self.close_connection = True
+            return self.connection.shutdown(2)
+        if kind and kind.isdigit():
+            return self.headers_end(int(kind), 0, [("Retry-After", "1")] if kind == "503" else [])
         if bucket in FAR:
             return self.headers_end(FAR[bucket], 0, [("x-amz-bucket-region", "eu-central-1")])
-        code = refusal(self.command, self.path, headers, bucket, self.now) if bucket in PRIVATE or "authorization" in headers else None
+        code = refusal(self.command, self.path, headers, bucket, self.now, body) if bucket in PRIVATE or "authorization" in headers else None
         if code:
             return self.headers_end(code, 0)
-        query = dict(urllib.parse.parse_qsl(self.path.partition("?")[2]))
+        query = dict(urllib.parse.parse_qsl(self.path.partition("?")[2], keep_blank_values=True))
+        if self.command in ("PUT", "POST", "DELETE"):
+            return self.take(key, query, headers, body, kind) if bucket == "away" else self.headers_end(405, 0)
         if "list-type" in query and not key and bucket in PRIVATE | {"open"}:
-            return self.send_list(query) if bucket != "open" else self.headers_end(403, 0)
-        file = os.path.join(folder, os.path.normpath("/" + key).lstrip("/"))
+            return self.send_list(bucket, query) if bucket != "open" else self.headers_end(403, 0)
+        file = self.file_of(bucket, key)
         if (bucket not in PRIVATE and bucket != "open") or not os.path.isfile(file):
             return self.headers_end(404, 0)
         with open(file, "rb") as opened:
             content = opened.read()
-        self.send_object(bucket, headers, content)
+        self.send_object(bucket, headers, content, tags.get(file))
 
-    def send_list(self, query):
+    def file_of(self, bucket, key):
+        return os.path.join(folder, "away" if bucket == "away" else "", os.path.normpath("/" + key).lstrip("/"))
+
+    def take(self, key, query, headers, body, kind):
+        """An object, a part of one, or the order to begin, join or drop parts."""
+        md5 = hashlib.md5(body, usedforsecurity=False)
+        if "content-md5" in headers and base64.b64decode(headers["content-md5"]) != md5.digest():
+            return self.headers_end(400, 0)
+        if kind == "mangle":
+            body = bytes([body[0] ^ 1]) + body[1:]
+            md5 = hashlib.md5(body, usedforsecurity=False)
+        upload = query.get("uploadId")
+        if self.command == "POST" and "uploads" in query:
+            upload = f"{len(parts)}+a/b=="  # which has to be encoded
+            parts[upload] = {}
+            return self.send_text("" if kind == "blank" else f"<InitiateMultipartUploadResult><UploadId>{upload}</UploadId></InitiateMultipartUploadResult>")
+        if upload is not None and upload not in parts:
+            return self.headers_end(404, 0)
+        if self.command == "DELETE":
+            parts.pop(upload)
+            return self.headers_end(204, 0)
+        if self.command == "PUT" and upload:
+            parts[upload][int(query["partNumber"])] = body
+            return self.headers_end(200, 0, [("ETag", f'"{md5.hexdigest()}"')])
+        tag = f'"{md5.hexdigest()}"'
+        if self.command == "POST":
+            each = [hashlib.md5(parts[upload][number], usedforsecurity=False) for number in sorted(parts[upload])]
+            named = re.findall(r"<PartNumber>(\d+)</PartNumber><ETag>\"(\w+)\"</ETag>", body.decode())
+            if named != [(str(number + 1), one.hexdigest()) for number, one in enumerate(each)]:
+                return self.headers_end(400, 0)
+            if kind == "blank":
+                return self.send_text("<Error><Code>InternalError</Code></Error>")
+            tag = f'"{hashlib.md5(b"".join(one.digest() for one in each), usedforsecurity=False).hexdigest()}-{len(each)}"'
+            joined = parts.pop(upload)
+            body = b"".join(joined[number] for number in sorted(joined))
+        file = self.file_of("away", key)
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        with open(file + ".part", "wb") as made:
+            made.write(body)
+        tags[file] = tag
+        os.replace(file + ".part", file)
+        if self.command == "POST":
+            return self.send_text("<CompleteMultipartUploadResult></CompleteMultipartUploadResult>")
+        return self.headers_end(200, 0, [("ETag", tag)])
+
+    def send_text(self, text):
+        content = ("<?xml version='1.0'?>" + text).encode()
+        self.headers_end(200, len(content))
+        self.wfile.write(content)
+
+    def send_list(self, bucket, query):
         """What is directly below the prefix, three names a page; the token is the last of them, in a form that has to be encoded."""
         prefix, after = query.get("prefix", ""), query.get("continuation-token", "+ /<&")[5:]
-        below = os.path.join(folder, prefix)
+        below = self.file_of(bucket, prefix)
         names = sorted(os.listdir(below)) if os.path.isdir(below) and query["delimiter"] == "/" else []
         names = [name for name in names if name > after]
         if prefix in ENDLESS:  # the same page, or an empty one, and always another token
@@ -131,9 +229,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.headers_end(200, len(content))
         self.wfile.write(content)
 
-    def send_object(self, bucket, headers, content):
+    def send_object(self, bucket, headers, content, joined):
         size, first = len(content), 0
-        tag = '"' + hashlib.md5(content, usedforsecurity=False).hexdigest() + '"'
+        tag = joined or '"' + hashlib.md5(content, usedforsecurity=False).hexdigest() + '"'
         if "range" in headers and headers.get("if-range") in (None, tag):
             first = int(headers["range"].split("=")[1].rstrip("-"))
         span = [("Content-Range", f"bytes {first}-{size - 1}/{size}")] if first else []

@@ -11,6 +11,7 @@
 
 enum { SPEED_LEAST = 1000 /* bytes a second; less is as good as nothing */ };
 enum { REDIRECTS = 8, CONNECT_SECONDS = 30, STALL_SECONDS = 60, NET_SECONDS = 300 };
+enum { EXPECT_MS = 200 /* until a body is sent to a store that does not ask for it */ };
 enum { CONTACT_TRIES = 3, LINE_BYTES = 1024, REFUSAL_BYTES = 1024 };
 static const int64_t NS_PER_MS = 1000000;
 
@@ -35,6 +36,7 @@ typedef struct NetRequest {
     int64_t most, marked; /* the most bytes that were ever in the file; those when `tries` was 0 */
     int64_t paced;        /* those at `since` */
     int tries;            /* failed ones since then */
+    size_t sent;          /* bytes of a Sending in this try */
     bool begun;           /* the first bytes of this answer have come */
     bool misfit;          /* they are not those that were asked for */
     bool full;            /* more bytes than the file may have */
@@ -107,9 +109,11 @@ static Status answer_check(const Transfer *t, long code, const char *version)
 {
     char refusal[REFUSAL_BYTES];
     const char *encoding = header_find(t->own->curl, "Content-Encoding");
-    if (code != 200 && code != 206)
-        return FAIL(ERR_IO, "%s: the server answers %ld; expected 200, with the object%s", t->address, code,
-                    refusal_text(t->own, code, refusal, sizeof refusal));
+    bool well = code == 200 || (t->sends ? code == 204 : code == 206);
+    if (!well)
+        return FAIL(ERR_IO, "%s: the server answers %ld; expected 200%s%s", t->address, code,
+                    t->sends ? "" : ", with the object", refusal_text(t->own, code, refusal, sizeof refusal));
+    if (t->sends) return OK;
     if (encoding && strcasecmp(encoding, "identity") != 0)
         return FAIL(ERR_IO,
                     "%s: the server sends it encoded as '%.40s', which nobody asked for: use an address that gives the "
@@ -130,6 +134,13 @@ static bool range_fits(const Transfer *t, const char *range)
     return first == t->have && last >= first && (!known || t->bytes < 0 || all == t->bytes);
 }
 
+static void encryption_read(CURL *curl, Sending *sends)
+{
+    const char *by = header_find(curl, "x-amz-server-side-encryption"),
+               *customer = header_find(curl, "x-amz-server-side-encryption-customer-algorithm");
+    sends->opaque = customer || (by && !strncmp(by, "aws:", 4));
+}
+
 /* At the first bytes of an answer, or at its end if it has none: is it the rest that was asked for, or all? */
 static bool answer_begin(Transfer *t)
 {
@@ -148,11 +159,12 @@ static bool answer_begin(Transfer *t)
         bool same = !*t->version || !*version || !strcmp(version, t->version);
         r->misfit = !same || !range_fits(t, header_find(r->curl, "Content-Range"));
         if (r->misfit) return false;
-    } else if (t->have > 0) {
+    } else if (t->have > 0 && !t->sends) {
         t->anew = true;
         if (!emptied(t)) return false;
     }
     if (*version) memcpy(t->version, version, sizeof version);
+    if (t->sends) encryption_read(r->curl, t->sends);
     return true;
 }
 
@@ -166,6 +178,48 @@ static void pace_look(NetRequest *r)
     r->paced = r->most;
 }
 
+static void bytes_counted(Transfer *t)
+{
+    NetRequest *r = t->own;
+    if (t->have > r->most) r->most = t->have;
+    pace_look(r);
+    if (r->most - r->marked >= ADVANCE) {
+        r->marked = r->most;
+        r->tries = 0;
+    }
+    if (t->watch.progress) t->watch.progress(t->watch.context, t->have, t->bytes);
+}
+
+/* Of the answer to a Sending the beginning is kept. */
+static size_t answer_take(Sending *sends, const char *bytes, size_t length)
+{
+    size_t room = sizeof sends->answer - 1 - sends->answered, kept = length < room ? length : room;
+    memcpy(sends->answer + sends->answered, bytes, kept);
+    sends->answered += kept;
+    sends->answer[sends->answered] = 0;
+    return length;
+}
+
+static size_t bytes_give(char *to, size_t one, size_t count, void *context)
+{
+    Transfer *t = context;
+    size_t left = t->sends->count - t->own->sent, given = one * count < left ? one * count : left;
+    memcpy(to, (const char *)t->sends->bytes + t->own->sent, given);
+    t->own->sent += given;
+    t->have = (int64_t)t->own->sent;
+    bytes_counted(t);
+    return given;
+}
+
+/* libcurl begins a body anew when a connection that it used again was closed. */
+static int bytes_rewind(void *context, curl_off_t offset, int origin)
+{
+    Transfer *t = context;
+    if (origin != SEEK_SET || offset < 0 || (size_t)offset > t->sends->count) return CURL_SEEKFUNC_FAIL;
+    t->own->sent = (size_t)offset;
+    return CURL_SEEKFUNC_OK;
+}
+
 static size_t bytes_take(char *bytes, size_t one, size_t count, void *context)
 {
     Transfer *t = context;
@@ -173,6 +227,7 @@ static size_t bytes_take(char *bytes, size_t one, size_t count, void *context)
     size_t length = one * count;
     int64_t limit = t->limit > 0 ? t->limit : t->bytes >= 0 ? t->bytes : INT64_MAX;
     if (!r->begun && !answer_begin(t)) return 0;
+    if (t->sends) return answer_take(t->sends, bytes, length);
     r->full = (int64_t)length > limit - t->have;
     if (r->full) return 0;
     for (size_t done = 0; done < length;) {
@@ -185,13 +240,7 @@ static size_t bytes_take(char *bytes, size_t one, size_t count, void *context)
         done += (size_t)put;
     }
     t->have += (int64_t)length;
-    if (t->have > r->most) r->most = t->have;
-    pace_look(r);
-    if (r->most - r->marked >= ADVANCE) {
-        r->marked = r->most;
-        r->tries = 0;
-    }
-    if (t->watch.progress) t->watch.progress(t->watch.context, t->have, t->bytes);
+    bytes_counted(t);
     return length;
 }
 
@@ -230,12 +279,11 @@ static int scheme_check(void *context, char *to, char *from, int to_port, int fr
 }
 
 /* Keys go to libcurl alone. A signature holds for the host that it names, so nothing is followed elsewhere. */
-static Status signature_set(const S3Access *s3, NetRequest *r)
+static Status signature_set(const S3Access *s3, const Sending *sends, NetRequest *r)
 {
-    /* The digest of a request without a body: S3 demands it, and libcurl 7.88 does not add it (curl's issue 8810). */
-    static const char empty[] =
-        "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-    char scope[AWS_NAME_BYTES + 32], header[AWS_TOKEN_BYTES + 32];
+    /* That of a request without a body. S3 demands a digest, and libcurl 7.88 does not add it (curl's issue 8810). */
+    static const char empty[] = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    char digest[SHA256_HEX_BYTES + 32], scope[AWS_NAME_BYTES + 32], header[AWS_TOKEN_BYTES + 32];
     curl_easy_setopt(r->curl, CURLOPT_FOLLOWLOCATION, 0L);
     if (s3->keys_found != OK) return status_restore(s3->keys_found, &s3->keys_why);
     if (!*s3->keys.id) return OK;
@@ -243,7 +291,8 @@ static Status signature_set(const S3Access *s3, NetRequest *r)
     curl_easy_setopt(r->curl, CURLOPT_AWS_SIGV4, scope);
     curl_easy_setopt(r->curl, CURLOPT_USERNAME, s3->keys.id);
     curl_easy_setopt(r->curl, CURLOPT_PASSWORD, s3->keys.secret);
-    TRY(header_add(r, empty));
+    snprintf(digest, sizeof digest, "x-amz-content-sha256: %s", sends ? sends->sha256 : empty);
+    TRY(header_add(r, digest));
     if (!*s3->keys.token) return OK;
     snprintf(header, sizeof header, "X-Amz-Security-Token: %s", s3->keys.token);
     Status st = header_add(r, header);
@@ -257,12 +306,18 @@ static Status address_set(const Transfer *t)
     char url[PATH_BYTES];
     CURL *curl = t->own->curl;
     const S3Access *s3 = t->own->s3;
+    if (t->sends && !s3) return FAIL(ERR_INTERNAL, "%s: without access to S3", t->address);
     if (s3) TRY(t->list_from ? s3_list_url(s3, t->address, t->list_from, url) : s3_url(s3, t->address, url));
+    if (t->sends && *t->sends->query) {
+        Text query = text_behind(url, sizeof url);
+        text_add(&query, "?%s", t->sends->query);
+        if (query.truncated) return FAIL(ERR_ARG, "'%s': the address is too long", t->address);
+    }
     security_set(curl);
     curl_easy_setopt(curl, CURLOPT_URL, s3 ? url : t->address);
     curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
     curl_easy_setopt(curl, CURLOPT_MAXREDIRS, (long)REDIRECTS);
-    return s3 ? signature_set(s3, t->own) : OK;
+    return s3 ? signature_set(s3, t->sends, t->own) : OK;
 }
 
 /* Ask for what is not there yet, of the version whose beginning is there. */
@@ -270,6 +325,7 @@ static Status rest_ask(Transfer *t)
 {
     char text[VERSION_BYTES + 32];
     NetRequest *r = t->own;
+    if (t->sends) return OK;
     bool dated = *t->version && strncmp(t->version, "W/", 2) != 0; /* a weak ETag is no condition for a range */
     if (t->have > 0 && !dated && !t->hashed && !emptied(t))
         return FAIL(ERR_IO, "cannot write '%s': %s", t->path, strerror(r->error));
@@ -279,6 +335,29 @@ static Status rest_ask(Transfer *t)
     if (!dated) return OK;
     snprintf(text, sizeof text, "If-Range: %s", t->version);
     return header_add(r, text);
+}
+
+/* A store that refuses says so before the body comes (Expect: 100-continue); one that does not know of that gets it after a moment. libcurl
+ * 7.88 signs an "Expect:" that is to leave this out, although it does not send it. */
+static Status sending_set(Transfer *t)
+{
+    char header[MD5_BASE64_BYTES + 16];
+    NetRequest *r = t->own;
+    Sending *sends = t->sends;
+    r->sent = sends->answered = 0;
+    *sends->answer = 0;
+    t->have = 0;
+    curl_easy_setopt(r->curl, CURLOPT_CUSTOMREQUEST, sends->method);
+    if (!strcmp(sends->method, "DELETE")) return OK;
+    curl_easy_setopt(r->curl, CURLOPT_UPLOAD, 1L);
+    curl_easy_setopt(r->curl, CURLOPT_INFILESIZE_LARGE, (curl_off_t)sends->count);
+    curl_easy_setopt(r->curl, CURLOPT_READFUNCTION, bytes_give);
+    curl_easy_setopt(r->curl, CURLOPT_READDATA, t);
+    curl_easy_setopt(r->curl, CURLOPT_SEEKFUNCTION, bytes_rewind);
+    curl_easy_setopt(r->curl, CURLOPT_SEEKDATA, t);
+    curl_easy_setopt(r->curl, CURLOPT_EXPECT_100_TIMEOUT_MS, (long)EXPECT_MS);
+    snprintf(header, sizeof header, "Content-MD5: %s", sends->md5);
+    return *sends->md5 ? header_add(r, header) : OK;
 }
 
 static Status try_begin(Transport *transport, Transfer *t)
@@ -305,6 +384,7 @@ static Status try_begin(Transport *transport, Transfer *t)
     curl_easy_setopt(curl, CURLOPT_PREREQFUNCTION, scheme_check);
     curl_easy_setopt(curl, CURLOPT_PREREQDATA, t);
     TRY(rest_ask(t));
+    if (t->sends) TRY(sending_set(t));
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, r->headers);
     CURLMcode code = curl_multi_add_handle(transport->multi, curl);
     return code == CURLM_OK ? OK : FAIL(ERR_IO, "libcurl: %s", curl_multi_strerror(code));
@@ -387,13 +467,14 @@ static Status again_or_fail(Transport *transport, Transfer *t, const NetCause *c
     int64_t pause = net_pause_ms(++r->tries, chance(), retry_after);
     bool never_met = cause->retry == NET_CONTACT && !transport->met && r->tries >= CONTACT_TRIES;
     bool late = pause > patience || (now - r->since) / NS_PER_MS + pause > patience || r->tries >= TRIES_MOST;
-    t->passes = cause->retry != NET_FINAL;
+    bool digest = t->sends && t->answer == 400; /* of a body that has changed on its way, perhaps */
+    t->passes = cause->retry != NET_FINAL || digest;
     if (t->passes && late && retry_after > 0 && retry_after >= pause / 1000)
         snprintf(more, sizeof more, "; it asks to wait %" PRId64 " s, longer than --net-timeout allows", retry_after);
     else if (t->passes && r->tries > 1)
         snprintf(more, sizeof more, "; %d tries in %.1f s", r->tries, (double)(now - r->since) / 1e9);
     Status st = cause_fail(t, cause, more);
-    if (!t->passes || never_met || late) return st;
+    if (!t->passes || never_met || late || (digest && r->tries >= CONTACT_TRIES)) return st;
     snprintf(line, sizeof line, "%.800s; trying again in %.1f s", status_message(), (double)pause / 1e3);
     if (t->watch.again) t->watch.again(t->watch.context, line);
     r->due = now + pause * NS_PER_MS;
@@ -537,10 +618,15 @@ Status transport_run(Transport *transport, Transfer *transfer)
     return transfer->status == OK ? OK : status_restore(transfer->status, &transfer->why);
 }
 
+void transport_abandon(Transport *transport)
+{
+    while (transport->first) transfer_end(transport, transport->first, OK);
+}
+
 void transport_destroy(Transport *transport)
 {
     if (!transport) return;
-    while (transport->first) transfer_end(transport, transport->first, OK);
+    transport_abandon(transport);
     curl_multi_cleanup(transport->multi);
     free(transport);
 }

@@ -1,5 +1,7 @@
 /* Transport: requests to servers over http and https, by libcurl, several at once in the thread of the caller.
  *
+ * To stores with the interface of S3 a transfer may also bring something (Sending); it is sent whole at each try.
+ *
  * A transfer brings an object to an open file, or asks for its length and version alone. What breaks off goes on where it ended: by
  * Range and If-Range (RFC 9110, 13.1.5 and 14.2), so that the bytes of two versions of an object are never joined; a server that does not
  * resume, or has another version, sends all, and the file begins anew. What may pass (causes.h) is tried again after a pause, until no new
@@ -19,15 +21,31 @@ typedef struct TransferWatch {
     void *context;
 } TransferWatch;
 
+enum { SENDING_ANSWER_BYTES = 8192, SHA256_HEX_BYTES = 65, MD5_BASE64_BYTES = 25 };
+
+/* What a request brings to a store of S3, which compares its digests. The caller fills in the first part. */
+typedef struct Sending {
+    const char *method; /* static: "PUT", "POST", "DELETE" */
+    const char *query;  /* borrowed: what is behind "?", as it is signed, or "" */
+    const void *bytes;  /* borrowed: the body */
+    size_t count;
+    char sha256[SHA256_HEX_BYTES], md5[MD5_BASE64_BYTES]; /* of the body; md5 may be "" */
+
+    char answer[SENDING_ANSWER_BYTES]; /* the beginning of the answer's text */
+    size_t answered;
+    bool opaque; /* the store encrypts by keys of its own: the ETag says nothing of the content */
+} Sending;
+
 /* One request. The caller fills in the first part; a zeroed rest is fine. It stays where it is until it is done. */
 typedef struct Transfer {
     const char *address; /* borrowed; http://, https:// or s3:// */
     const char *path;    /* borrowed; of the file, for messages */
     /* Not NULL: bring the list of what is in this folder of S3, from its beginning (""), or where the last page said that it goes on. */
     const char *list_from;
-    int fd;      /* of the file, for writing, at its end; borrowed */
-    bool head;   /* ask for length and version alone; there is no file */
-    bool hashed; /* a digest of the whole decides: bytes that are there go on even if their version is not known */
+    Sending *sends; /* borrowed; not NULL: nothing comes but an answer, and there is no file. `bytes` is its count */
+    int fd;         /* of the file, for writing, at its end; borrowed */
+    bool head;      /* ask for length and version alone; there is no file */
+    bool hashed;    /* a digest of the whole decides: bytes that are there go on even if their version is not known */
     bool only_version; /* another version than `version` ends the transfer with ERR_FORMAT; else the file begins anew */
     int64_t have;      /* bytes of the object that are in the file */
     int64_t bytes;     /* of the object; -1: not known, and then what the server says */
@@ -60,6 +78,8 @@ NODISCARD Status transport_create(const TransportConfig *config, Transport **mad
 void transport_destroy(Transport *transport);
 /* Begin a transfer, which is borrowed until it is done. The first request is made at the next transport_wait. */
 void transport_start(Transport *transport, Transfer *transfer);
+/* End what has been started, without a status. */
+void transport_abandon(Transport *transport);
 bool transport_is_idle(const Transport *transport); /* no transfer is under way */
 /* Run the transfers until one or more are done, or so many milliseconds have passed. Returns at once if there are none. ERR_IO if libcurl
  * fails; how a transfer ends is its own status. */
