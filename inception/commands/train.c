@@ -240,6 +240,7 @@ Status train_command(const Options *options, JobFiles *files, FILE *to)
                     notes.absent);
     Status st = run_dir_open(options, files, &lock);
     if (st == OK) st = hosts_begin(options, files);
+    if (st == OK && leads) st = upload_claim(&files->job);
     if (st == OK && leads) st = after_checkpoint_start(&files->job);
     if (st != OK) {
         run_dir_release(lock);

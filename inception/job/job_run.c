@@ -4,10 +4,12 @@
 #include "inception/job/cached_weights.h"
 #include "inception/job/named_model.h"
 #include "inception/job/notes.h"
+#include "inception/job/remote_run.h"
 #include "inception/job/run_argument.h"
 #include "inception/models/models.h"
 #include "inception/options/settle.h"
 #include "towers/files/json.h"
+#include "towers/remote/address.h"
 #include "towers/store/checkpoint.h"
 #include "towers/store/run_dir.h"
 #include "towers/train/samples_log.h"
@@ -264,6 +266,7 @@ static Status directory_choose(Options *o, JobFiles *files)
 {
     const char *root = o->output_dir ? o->output_dir : "runs", *name;
     bool named = o->resume && strcmp(o->resume, "auto") != 0, automatic = o->resume && !named;
+    if (named && is_address(o->resume)) TRY(remote_run_bring(o, root, files));
     if (named) TRY(resume_from(o, files));
     TRY(model_name_find(o, files->branch_of[0] ? files->branch_of : files->run_dir, &name));
     if (!name) return OK;

@@ -5,6 +5,7 @@
 #include "inception/job/notes.h"
 #include "inception/options/settle.h"
 #include "kernels/base/clock.h"
+#include "towers/away/run_store.h"
 #include "towers/data/remote/remote_set.h"
 #include "towers/files/json.h"
 #include "towers/remote/s3.h"
@@ -122,7 +123,9 @@ Status remote_settle(Options *o)
 {
     char here[PATH_BYTES], full[PATH_BYTES];
     if (o->s3_endpoint) TRY(s3_endpoint_check(o->s3_endpoint));
-    if (!o->s3_endpoint && o->data_path && strstr(o->data_path, "s3://")) TRY(endpoint_settle(o));
+    bool copies = o->upload && strcmp(o->upload, "none") != 0;
+    if (copies) TRY(run_store_check(o->upload, "--upload"));
+    if (!o->s3_endpoint && (copies || (o->data_path && strstr(o->data_path, "s3://")))) TRY(endpoint_settle(o));
     if (!o->cache_dir || *o->cache_dir == '/') return OK;
     if (!getcwd(here, sizeof here))
         return FAIL(ERR_IO, "--cache-dir %s: the current folder is not known: %s", o->cache_dir, strerror(errno));

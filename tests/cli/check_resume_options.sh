@@ -19,7 +19,7 @@ declare -A other=(
     [eval-batch-size]="--eval-batch-size 7" [report-loss]="--report-loss worst" [report-l2]="--report-l2"
     [nan-check]="--nan-check mean" [nan-policy]="--nan-policy skip" [nan-limit]="--nan-policy skip --nan-limit 3"
     [sdc-check]="--sdc-check 2" [sdc-policy]="--sdc-policy warn" [graphs]=--no-graphs [checkpoint-steps]="--checkpoint-steps 1"
-    [checkpoint-minutes]="--checkpoint-minutes 0.0001" [keep]="--keep 1" [max-restarts]="--max-restarts 2" [preempt-exit]="--preempt-exit 85" [after-checkpoint]="--after-checkpoint true" [after-checkpoint-timeout]="--after-checkpoint true --after-checkpoint-timeout 60" [log-style]="--log-style tf2016"
+    [checkpoint-minutes]="--checkpoint-minutes 0.0001" [keep]="--keep 1" [max-restarts]="--max-restarts 2" [preempt-exit]="--preempt-exit 85" [after-checkpoint]="--after-checkpoint true" [after-checkpoint-timeout]="--after-checkpoint true --after-checkpoint-timeout 60" [upload]=- [upload-timeout]=- [log-style]="--log-style tf2016"
     [features]=- [sample-interval]=- [log-interval]="--log-interval 1" [eval-interval]="--eval-interval 0" [patience]="--patience 5" [min-delta]="--patience 5 --min-delta 0.1" [stop-at]="--stop-at 1" [stop-epoch]="--stop-epoch 5" [prometheus]="--prometheus $work/x.prom" [mlperf-log]="--mlperf-log Example" [mlperf-division]="--mlperf-log Example --mlperf-division closed" [metrics-interval]="--metrics-interval 4" [summary-interval]="--summary-interval 1"
     [json]=--json [towers-view]=--towers-view [color]=--no-color
     [quiet]=- [output-dir]=- [experiment]=- [resume]=- [recipe]=- [config]=- [dry-run]=- [print-config]=- [help]=- [help-all]=-

@@ -135,7 +135,11 @@ typedef struct TrainJob {
     CheckpointPolicy checkpoint;
     const char *after_checkpoint;     /* borrowed: a command for each checkpoint (after_checkpoint.h); NULL: none */
     int64_t after_checkpoint_timeout; /* seconds that the end of the run waits for it */
-    Offers *offers;                   /* of checkpoints to that command; borrowed; NULL: there is none */
+    const char *upload;               /* borrowed: the address that the run is copied to; NULL, "none": nowhere */
+    int64_t upload_timeout;           /* seconds that the end of the run waits for that */
+    const char *s3_endpoint;          /* borrowed: the store; NULL: that of the environment */
+    int64_t net_timeout, stall;       /* seconds without what the network should bring (transport.h) */
+    Offers *offers;                   /* of checkpoints to the command or the copy; borrowed; NULL: there is none */
     int64_t max_restarts;             /* after crashes of towers (restart.h) */
     int64_t restarts;                 /* so far, of this call */
     int64_t preempt_exit; /* exit code after a signal has stopped the run and its state was saved; -1: 128 + signal */

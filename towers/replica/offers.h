@@ -1,4 +1,5 @@
-/* Offers: the checkpoints that a command takes elsewhere while the run goes on (--after-checkpoint), and how that went. Memory that
+/* Offers: the checkpoints that a command, or a copy to a store, takes elsewhere while the run goes on (--after-checkpoint, --upload), and how
+ * that went. Memory that
  * rank 0's process, the supervisor and the process that runs the command share; no one waits for another one.
  *
  * Rank 0's process offers each checkpoint when it is complete. The newest one is taken; those that came meanwhile are skipped. What
@@ -11,15 +12,16 @@
 
 #include "kernels/base/status.h"
 
-enum { OFFERS_KEPT = 64, FAILURES_KEPT = 16, NO_STEP = -1 };
+enum { OFFERS_KEPT = 64, FAILURES_KEPT = 16, NO_STEP = -1, FAILURE_BYTES = 1024 };
 
 typedef enum OffersOrder { OFFERS_GO_ON = 0, OFFERS_FINISH, OFFERS_LEAVE } OffersOrder;
 
 /* A command that has failed. */
 typedef struct CommandFailure {
-    int64_t step; /* of its checkpoint */
-    bool last;    /* it was the command of the end of the run */
-    int ending;   /* as waitpid says; -1: it could not be started */
+    int64_t step;            /* of its checkpoint */
+    bool last;               /* it was the command of the end of the run */
+    int ending;              /* as waitpid says; -1: it could not be started */
+    char why[FAILURE_BYTES]; /* of a copy: the cause; "" */
 } CommandFailure;
 
 typedef struct Offers {
@@ -30,8 +32,10 @@ typedef struct Offers {
     _Atomic int64_t reads;                /* the step whose checkpoint the command may read; NO_STEP */
     _Atomic int64_t run, failed, skipped; /* commands that have begun; of them that failed; offers that got none */
     CommandFailure
-        failure[FAILURES_KEPT]; /* number n, counted from 0: failure[n % FAILURES_KEPT], written before `failed` */
-    _Atomic bool finished;      /* the command of the end was run, and succeeded */
+        failure[FAILURES_KEPT];  /* number n, counted from 0: failure[n % FAILURES_KEPT], written before `failed` */
+    _Atomic int64_t sent, whole; /* bytes of the copy that goes on: sent, and all that are to go */
+    char why[FAILURE_BYTES];     /* written by a copy that fails, before it ends */
+    _Atomic bool finished;       /* the command of the end was run, and succeeded */
     /* By the supervisor. */
     _Atomic int order; /* OffersOrder */
     pid_t pid;         /* of the process that runs the command; 0: it has ended */

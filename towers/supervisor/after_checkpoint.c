@@ -1,4 +1,4 @@
-/* Running the command of --after-checkpoint; see after_checkpoint.h.
+/* Running the command of --after-checkpoint, or the copy of --upload; see after_checkpoint.h.
  *
  * The process that runs it looks, a few times each second, at what is on offer, at its command, at the order of the supervisor, and
  * whether that is still its parent. It is forked while the supervisor has one thread, and alone opens files and forks, which storage
@@ -8,22 +8,47 @@
 #include "kernels/base/pause.h"
 #include "kernels/base/place.h"
 #include "nccl_sync/hosts/control.h"
-#include "towers/files/files.h"
+#include "towers/away/upload.h"
 #include "towers/supervisor/stop_signals.h"
 #include "towers/train/outcome.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 static const char shell[] = "/bin/sh";
-enum { ENDING_TEXT = 64, FILES_MOST = 1 << 16 };
+enum { ENDING_TEXT = 64, FILES_MOST = 1 << 16, UPLOAD_NICE = 10 };
+
+static bool uploads(const TrainJob *job)
+{
+    return job->upload && strcmp(job->upload, "none") != 0;
+}
+
+static const char *option_of(const TrainJob *job)
+{
+    return uploads(job) ? "--upload" : "--after-checkpoint";
+}
+
+static const char *log_of(const TrainJob *job)
+{
+    return uploads(job) ? UPLOAD_LOG : AFTER_CHECKPOINT_LOG;
+}
+
+static RunStore store_of(const TrainJob *job)
+{
+    return (RunStore){.address = job->upload,
+                      .endpoint = job->s3_endpoint,
+                      .net_timeout = job->net_timeout,
+                      .stall_seconds = job->stall};
+}
 
 /* ---- the process that runs the command */
 
 typedef struct CommandProcess {
     Offers *offers; /* shared */
-    const char *command;
+    const TrainJob *job;
+    const char *command; /* NULL: the run is copied to job->upload */
     char run_dir[PATH_BYTES], log[PATH_BYTES];
     pid_t self, parent;
     pid_t pid; /* of the command, and its process group; 0: none runs */
@@ -64,6 +89,41 @@ static void environment_set(const CommandProcess *c)
         _exit(127);
 }
 
+static void upload_progress(void *context, int64_t sent, int64_t all)
+{
+    Offers *offers = context;
+    atomic_store(&offers->sent, sent);
+    atomic_store(&offers->whole, all);
+}
+
+static void upload_again(void *context, const char *line)
+{
+    char now[32];
+    (void)context;
+    now_text(now);
+    dprintf(STDERR_FILENO, "%s %s\n", now, line);
+}
+
+/* In the child. Training comes first where both want the processor. */
+static _Noreturn void upload_become(const CommandProcess *c)
+{
+    RunStore store = store_of(c->job);
+    Offers *offers = c->offers;
+    UploadCount count;
+    const UploadWatch watch = {upload_progress, offers};
+    store.again = upload_again;
+    (void)setpriority(PRIO_PROCESS, 0, UPLOAD_NICE);
+    upload_progress(offers, 0, 0);
+    Status st = upload_run(&store, c->job->run_dir, atomic_load(&offers->reads), &watch, &count);
+    dprintf(STDERR_FILENO, "%d of %d files sent, %.1f MB\n", count.sent, count.files, (double)count.came / 1e6);
+    if (count.left_out)
+        dprintf(STDERR_FILENO, "%d files left out, because no address has such names\n", count.left_out);
+    if (st == OK) _exit(0);
+    snprintf(offers->why, sizeof offers->why, "%s", status_message());
+    dprintf(STDERR_FILENO, "%s\n", offers->why);
+    _exit(1);
+}
+
 /* In the child. A session of its own: tools that would ask for a password find no terminal and fail. Its standard input is that of
  * this process, /dev/null. */
 static _Noreturn void command_become(const CommandProcess *c, int log)
@@ -76,6 +136,7 @@ static _Noreturn void command_become(const CommandProcess *c, int log)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != c->self || setsid() < 0) _exit(127);
     if (log >= 0 && (dup2(log, STDOUT_FILENO) < 0 || dup2(log, STDERR_FILENO) < 0)) _exit(127);
+    if (!c->command) upload_become(c);
     long most = sysconf(_SC_OPEN_MAX);
     for (int fd = STDERR_FILENO + 1; fd < (most > 0 && most < FILES_MOST ? most : FILES_MOST); fd++) close(fd);
     environment_set(c);
@@ -90,7 +151,11 @@ static void command_ended(CommandProcess *c, int ending)
     bool failed = ending == -1 || !WIFEXITED(ending) || WEXITSTATUS(ending) != 0;
     snprintf(line, sizeof line, "%s after %.1f s", ending_text(ending, text),
              (double)(clock_ns() - c->began_ns) * 1e-9);
-    if (failed) offers_fail(c->offers, &(CommandFailure){atomic_load(&c->offers->reads), c->last, ending});
+    if (failed) {
+        CommandFailure failure = {atomic_load(&c->offers->reads), c->last, ending, ""};
+        snprintf(failure.why, sizeof failure.why, "%s", c->offers->why);
+        offers_fail(c->offers, &failure);
+    }
     if (!failed && c->last) atomic_store(&c->offers->finished, true);
     log_line(c, line); /* after what the supervisor reads, because storage may delay it */
     atomic_store(&c->offers->reads, NO_STEP);
@@ -103,6 +168,7 @@ static void command_start(CommandProcess *c)
     int log = -1;
     c->began_ns = clock_ns();
     atomic_fetch_add(&c->offers->run, 1);
+    *c->offers->why = 0;
     log_line(c, "begins");
     if (run_file_open(c->log, true, false, &log) == OK) (void)fcntl(log, F_SETFL, O_APPEND);
     pid_t pid = fork();
@@ -170,17 +236,33 @@ static _Noreturn void command_process_become(CommandProcess *c, const TrainJob *
     command_process_run(c);
 }
 
+static void claim_again(void *context, const char *line)
+{
+    const TrainJob *job = context;
+    if (!job->quiet) text_printf(stderr, "%s\n", line);
+}
+
+Status upload_claim(TrainJob *job)
+{
+    if (!uploads(job)) return OK;
+    RunStore store = store_of(job);
+    store.again = claim_again;
+    store.context = job;
+    return run_store_claim(&store, job->run_dir);
+}
+
 Status after_checkpoint_start(TrainJob *job)
 {
-    CommandProcess c = {.command = job->after_checkpoint, .parent = getpid()};
+    bool copies = uploads(job);
+    CommandProcess c = {.job = job, .command = copies ? NULL : job->after_checkpoint, .parent = getpid()};
     sigset_t all, before;
-    if (!c.command || !strcmp(c.command, "none")) return OK;
-    if (place_access(shell, X_OK) != 0)
+    if (!copies && (!c.command || !strcmp(c.command, "none"))) return OK;
+    if (!copies && place_access(shell, X_OK) != 0)
         return FAIL(ERR_UNSUPPORTED, "--after-checkpoint needs %s, which this machine does not have: %s", shell,
                     strerror(errno));
     if (!realpath(job->run_dir, c.run_dir))
         return FAIL(ERR_IO, "cannot find the directory '%s': %s", job->run_dir, strerror(errno));
-    TRY(path_join(c.log, job->run_dir, AFTER_CHECKPOINT_LOG)); /* by the name that the held directory has */
+    TRY(path_join(c.log, job->run_dir, log_of(job))); /* by the name that the held directory has */
     TRY(offers_create(&c.offers));
     fflush(NULL);
     sigfillset(&all);
@@ -193,7 +275,7 @@ Status after_checkpoint_start(TrainJob *job)
     outlets_resume();
     if (pid < 0) {
         offers_destroy(c.offers);
-        return FAIL(ERR_MEMORY, "cannot start the process that runs --after-checkpoint: %s", strerror(error));
+        return FAIL(ERR_MEMORY, "cannot start the process of %s: %s", option_of(job), strerror(error));
     }
     c.offers->pid = pid;
     job->offers = c.offers;
@@ -207,31 +289,42 @@ void after_checkpoint_reaped(const TrainJob *job, pid_t pid)
     if (job->offers && job->offers->pid == pid) job->offers->pid = 0;
 }
 
+static void failure_warn(const TrainJob *job, const CommandFailure *failure, Console *console)
+{
+    char text[ENDING_TEXT];
+    const char *ending = ending_text(failure->ending, text);
+    if (uploads(job))
+        console_warn(console,
+                     "--upload: the checkpoint of step %" PRId64
+                     " was not copied: %s; the next copy has all that is missing",
+                     failure->step, *failure->why ? failure->why : ending);
+    else
+        console_warn(console,
+                     "--after-checkpoint: the command for the checkpoint of step %" PRId64
+                     " %s; its output is in %s/%s",
+                     failure->step, ending, job->run_dir, AFTER_CHECKPOINT_LOG);
+}
+
 void after_checkpoint_look(const TrainJob *job, Console *console)
 {
     Offers *o = job->offers;
-    char text[ENDING_TEXT];
     if (!o) return;
     for (int64_t failed = atomic_load(&o->failed); o->reported < failed; o->reported++) {
         const CommandFailure *failure = &o->failure[o->reported % FAILURES_KEPT];
         bool replaced = o->reported < failed - FAILURES_KEPT / 2; /* or it may be while it is read */
         if (failure->last || replaced) continue;                  /* of the last, after_checkpoint_end has the words */
-        console_warn(console,
-                     "--after-checkpoint: the command for the checkpoint of step %" PRId64
-                     " %s; its output is in %s/%s",
-                     failure->step, ending_text(failure->ending, text), job->run_dir, AFTER_CHECKPOINT_LOG);
+        failure_warn(job, failure, console);
     }
     if (atomic_load(&o->skipped) && !o->skips_reported) {
         o->skips_reported = true;
         console_warn(console,
-                     "--after-checkpoint: a command took longer than the time between two checkpoints; those that come "
-                     "meanwhile are skipped, and the newest is next");
+                     "%s: a %s took longer than the time between two checkpoints; those that come "
+                     "meanwhile are skipped, and the newest is next",
+                     option_of(job), uploads(job) ? "copy" : "command");
     }
     if (!o->pid && !o->death_reported && atomic_load(&o->order) == OFFERS_GO_ON) {
         o->death_reported = true;
-        console_warn(
-            console,
-            "--after-checkpoint: the process that runs the command was killed; no checkpoint is taken any more");
+        console_warn(console, "%s: its process was killed; no checkpoint is taken any more", option_of(job));
     }
 }
 
@@ -242,14 +335,25 @@ static bool process_has_ended(Offers *o)
     return !o->pid;
 }
 
+static int64_t limit_of(const TrainJob *job)
+{
+    return uploads(job) ? job->upload_timeout : job->after_checkpoint_timeout;
+}
+
 static void wait_show(const TrainJob *job, int64_t waited_ns, int64_t *shown_ns)
 {
     int64_t first = COMMAND_SAID_MS * 1000000ll,
             again = job->tty ? COMMAND_SHOWN_MS * 1000000ll : COMMAND_AGAIN_MS * 1000000ll;
     if (job->quiet || waited_ns < first || (*shown_ns && waited_ns - *shown_ns < again)) return;
     *shown_ns = waited_ns;
-    fprintf(stderr, "%swaiting for --after-checkpoint for %.0f s, at most %" PRId64 " s; a signal ends the wait%s",
-            job->tty ? "\r\033[J" : "", (double)waited_ns * 1e-9, job->after_checkpoint_timeout, job->tty ? "" : "\n");
+    char moved[96] = "";
+    const Offers *o = job->offers;
+    if (uploads(job))
+        snprintf(moved, sizeof moved, ", %.1f of %.1f MB sent", (double)atomic_load(&o->sent) / 1e6,
+                 (double)atomic_load(&o->whole) / 1e6);
+    fprintf(stderr, "%swaiting for %s for %.0f s, at most %" PRId64 " s%s; a signal ends the wait%s",
+            job->tty ? "\r\033[J" : "", option_of(job), (double)waited_ns * 1e-9, limit_of(job), moved,
+            job->tty ? "" : "\n");
     fflush(stderr);
 }
 
@@ -260,7 +364,7 @@ static void process_wait(const TrainJob *job, char *why, size_t bytes)
     sigset_t stops, before;
     struct timespec look = {0, COMMAND_LOOK_MS * 1000000l};
     char name[SIGNAL_TEXT_BYTES];
-    int64_t began = clock_ns(), shown = 0, limit = job->after_checkpoint_timeout * 1000000000;
+    int64_t began = clock_ns(), shown = 0, limit = limit_of(job) * 1000000000;
     stop_signals(job, &stops);
     pthread_sigmask(SIG_BLOCK, &stops, &before);
     while (!process_has_ended(o) && !*why) {
@@ -269,8 +373,7 @@ static void process_wait(const TrainJob *job, char *why, size_t bytes)
         if (number > 0)
             snprintf(why, bytes, "%s ended the wait after %.0f s", signal_text(number, name), (double)waited * 1e-9);
         else if (waited >= limit)
-            snprintf(why, bytes, "it did not end within %" PRId64 " s (--after-checkpoint-timeout)",
-                     job->after_checkpoint_timeout);
+            snprintf(why, bytes, "it did not end within %" PRId64 " s (%s-timeout)", limit_of(job), option_of(job));
         else
             wait_show(job, waited, &shown);
     }
@@ -289,7 +392,7 @@ static void process_leave(Offers *o)
 Status after_checkpoint_end(const TrainJob *job, bool waits)
 {
     Offers *o = job->offers;
-    char why[128] = "", text[ENDING_TEXT];
+    char why[FAILURE_BYTES + 128] = "", text[ENDING_TEXT];
     if (!o) return OK;
     bool finishes = waits && atomic_load(&o->count) > 0;
     if (finishes) atomic_store(&o->order, OFFERS_FINISH);
@@ -298,13 +401,21 @@ Status after_checkpoint_end(const TrainJob *job, bool waits)
     int64_t failed = atomic_load(&o->failed);
     const CommandFailure *failure = &o->failure[(failed + FAILURES_KEPT - 1) % FAILURES_KEPT];
     bool finished = !finishes || atomic_load(&o->finished);
-    if (failed && failure->last && !*why) snprintf(why, sizeof why, "it %s", ending_text(failure->ending, text));
+    if (failed && failure->last && !*why && *failure->why)
+        snprintf(why, sizeof why, "%s", failure->why);
+    else if (failed && failure->last && !*why)
+        snprintf(why, sizeof why, "it %s", ending_text(failure->ending, text));
     after_checkpoint_look(job, &(Console){0});
     if (!job->quiet && atomic_load(&o->count))
-        fprintf(stderr,
-                "after checkpoints: %" PRId64 " commands, %" PRId64 " failed, %" PRId64 " checkpoints skipped\n",
-                atomic_load(&o->run), failed, atomic_load(&o->skipped));
+        fprintf(stderr, "%s: %" PRId64 " %s, %" PRId64 " failed, %" PRId64 " checkpoints skipped\n",
+                uploads(job) ? "upload" : "after checkpoints", atomic_load(&o->run),
+                uploads(job) ? "copies" : "commands", failed, atomic_load(&o->skipped));
     if (finished) return OK;
+    if (uploads(job))
+        return FAIL(ERR_IO,
+                    "the run has ended, and %s has all of it, but its last copy to %s is not complete: %s (" UPLOAD_LOG
+                    " there says more)",
+                    job->run_dir, job->upload, *why ? why : "the process of --upload was killed");
     return FAIL(
         ERR_IO,
         "the run has ended, and %s has all of it, but the last command of --after-checkpoint has not succeeded: %s "

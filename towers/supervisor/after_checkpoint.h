@@ -2,16 +2,23 @@
  *
  * Rank 0's supervisor forks a process that takes the newest checkpoint on offer (towers/replica/offers.h) and runs the command for it,
  * one at a time, in a session of its own: no tower and no loop of a supervisor waits for it, for its console or for storage. When the
- * supervisor has gone, however it ended, that process ends the command's process group. */
+ * supervisor has gone, however it ended, that process ends the command's process group.
+ *
+ * --upload is the same with a process of this program in place of the command, which copies the run to an object store
+ * (towers/away/upload.h). */
 #pragma once
 
 #include "towers/replica/job.h"
 #include "towers/train/console.h"
 
 #define AFTER_CHECKPOINT_LOG "after_checkpoint.log"
+#define UPLOAD_LOG "upload.log"
+
+/* With --upload: the place in the store becomes that of this run, before anything is trained. Errors: those of run_store_claim. */
+NODISCARD Status upload_claim(TrainJob *job);
 
 /* Fork that process and set job->offers, if the job has a command; before the towers, in rank 0's supervisor, which has taken the run
- * directory. Errors: ERR_UNSUPPORTED without /bin/sh, ERR_MEMORY. */
+ * directory. Errors: ERR_UNSUPPORTED of a command without /bin/sh, ERR_MEMORY. */
 NODISCARD Status after_checkpoint_start(TrainJob *job);
 /* Warn of commands that have failed since the last look, and once if checkpoints are skipped. Waits for nothing; does nothing without
  * offers, as those below. */

@@ -154,7 +154,7 @@ static json_t *outcome_json(const char *word, int exit_code, const char *why, co
                              exit_code, "message", json_text(why), "step", (json_int_t)result->step, "restarts",
                              (json_int_t)job->restarts, "signal", result->signal);
     if (root && o)
-        json_object_set_new(root, "after_checkpoint",
+        json_object_set_new(root, job->upload && strcmp(job->upload, "none") != 0 ? "upload" : "after_checkpoint",
                             json_pack("{s:I, s:I, s:I}", "run", (json_int_t)atomic_load(&o->run), "failed",
                                       (json_int_t)atomic_load(&o->failed), "skipped",
                                       (json_int_t)atomic_load(&o->skipped)));

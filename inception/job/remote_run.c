@@ -1,0 +1,65 @@
+/* A run in an object store; see remote_run.h. */
+#include "inception/job/remote_run.h"
+
+#include "inception/job/notes.h"
+#include "inception/options/settle.h"
+#include "kernels/base/clock.h"
+#include "towers/away/bring.h"
+
+typedef struct RunShown {
+    bool tty, begun;
+    int64_t at; /* ns: of the last line */
+} RunShown;
+
+static void run_show(void *context, const char *name, int64_t done, int64_t all)
+{
+    enum { EVERY_MS = 200 };
+    RunShown *shown = context;
+    int64_t now = clock_ns();
+    if (!shown->tty || now - shown->at < EVERY_MS * INT64_C(1000000)) return;
+    shown->at = now;
+    shown->begun = true;
+    text_printf(stderr, "\rbringing the run: %s, %.1f of %.1f MB\33[K", name, (double)done / 1e6,
+                (double)(all < 0 ? done : all) / 1e6);
+    fflush(stderr);
+}
+
+static void run_again(void *context, const char *line)
+{
+    const RunShown *shown = context;
+    if (shown->tty) fputs("\r\33[K", stderr);
+    text_printf(stderr, "%s\n", line);
+}
+
+Status remote_run_bring(Options *o, const char *root, JobFiles *files)
+{
+    char path[PATH_BYTES];
+    BroughtRun brought;
+    RunShown shown = {.tty = isatty(STDERR_FILENO)};
+    TRY(run_store_check(o->resume, "--resume"));
+    if (o->dry_run || o->print_config)
+        return FAIL(
+            ERR_ARG,
+            "--resume %s: this call downloads nothing; the same without --dry-run and --print-config brings the "
+            "run to this machine",
+            o->resume);
+    const RunStore store = {.address = o->resume,
+                            .endpoint = o->s3_endpoint,
+                            .net_timeout = o->net_timeout,
+                            .stall_seconds = o->stall,
+                            .progress = o->quiet ? NULL : run_show,
+                            .again = o->quiet ? NULL : run_again,
+                            .context = &shown};
+    TRY(path_join(path, root, o->experiment ? o->experiment : strrchr(o->resume, '/') + 1));
+    Status st = run_bring(&store, path, &brought);
+    if (shown.begun) fputs("\r\33[K", stderr);
+    TRY(st);
+    if (brought.here)
+        job_note(files, "%s is here already, up to step %" PRId64 ", in %s: nothing was brought", o->resume,
+                 brought.step, path);
+    else
+        job_note(files, "%s was brought to %s: step %" PRId64 ", %d files, %.1f MB", o->resume, path, brought.step,
+                 brought.files, (double)brought.bytes / 1e6);
+    if (*brought.note) job_note(files, "warning: %s", brought.note);
+    return option_settle_text(o, OPTION_ID_resume, path);
+}

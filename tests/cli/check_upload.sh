@@ -1,0 +1,254 @@
+#!/usr/bin/env bash
+# --upload and --resume s3://...: a run is copied to an object store beside training and goes on from there on a machine that has nothing, with
+# the bits of the undisturbed run; also when it was killed in the middle of a copy, and from a store that answers 403 or 503, breaks off,
+# hangs, keeps other bytes or joins no parts. Places of other runs and directories with other content are left alone. The store is
+# tests/support/s3_server.py, which compares signatures and digests; then moto, whose objects boto3 reads. No secret is left anywhere.
+# Arguments: source folder, binary.
+set -uo pipefail
+. "$1/tests/support/check.sh"
+. "$source_dir/tests/support/hosts.sh"
+needs_python
+small_data data 96 30 || exit $?
+needs_faults data
+user_home=$HOME user_cache=${XDG_CACHE_HOME:-$HOME/.cache}
+unset "${!AWS_@}"
+export HOME=$work/home no_proxy=127.0.0.1,localhost,.localhost
+unset XDG_CACHE_HOME
+mkdir home store store/away
+
+id=AKIDOFATEST0 secret='hush/secret+Key=1hush' token='hush/token+Of==hush'
+coproc STORE { S3_ID=$id S3_SECRET=$secret S3_TOKEN=$token exec python3 "$source_dir/tests/support/s3_server.py" "$work/store" "$work/requests" 2>"$work/store.err"; }
+server=$STORE_PID
+trap 'kill "$server" 2>/dev/null; rm -rf "$work"' EXIT
+read -r port <&"${STORE[0]}" || complain "the store does not start"
+export AWS_ENDPOINT_URL=http://127.0.0.1:$port AWS_ACCESS_KEY_ID=$id AWS_SECRET_ACCESS_KEY=$secret
+
+train() { # NAME ARGUMENT...: with its messages in err.NAME
+    timeout -s KILL 120 "$towers" train fashion_cnn --data-path data --towers 2 -b 8 --threads 1 --seed 3 --summary-interval 0 --net-timeout 20 --experiment "$@" >"out.$1" 2>"err.$1" </dev/null
+}
+ends() { # CODE NAME ARGUMENT...
+    local code=$1 status
+    shift
+    train "$@"
+    status=$?
+    [[ $status == "$code" ]] || complain "$1: exit $status instead of $code: $(tail -n 3 "err.$1")"
+}
+comes() { # ADDRESS NAME ARGUMENT...: the run goes on in another folder of runs
+    timeout -s KILL 120 "$towers" train --resume "$1" --net-timeout 20 --output-dir "elsewhere/$2" "${@:3}" >"out.$2" 2>"err.$2" </dev/null
+}
+goes_on() { # ADDRESS NAME ARGUMENT...: to the end, with the bits of the undisturbed run
+    comes "$@" --max-steps 12 || complain "$2 does not go on: $(tail -n 3 "err.$2")"
+    cmp -s runs/golden/last.safetensors "elsewhere/$2/${1##*/}/last.safetensors" || complain "$2 ends with other weights"
+    cmp -s <(timeless runs/golden/metrics.jsonl) <(timeless "elsewhere/$2/${1##*/}/metrics.jsonl") || complain "$2 has other rows"
+}
+says() { grep -qF -- "$2" "err.$1" || complain "$1: wanted '$2': $(tail -n 5 "err.$1")"; } # NAME TEXT
+counts() { # NAME RUN FAILED SKIPPED CODE WORD: what outcome.json has
+    grep -q "\"outcome\":\"$6\".*\"exit_code\":$5,.*\"upload\":{\"run\":$2,\"failed\":$3,\"skipped\":$4}" "runs/$1/outcome.json" ||
+        complain "$1: wanted $2 run, $3 failed, $4 skipped, $6 with $5: $(cat "runs/$1/outcome.json")"
+}
+faults() { printf '%s\n' "${@:-GET none 404 0}" >store/faults.new && mv store/faults.new store/faults; } # LINE...: see s3_server.py
+stored() { echo "store/away/runs/$1"; }
+equal() { # NAME: the store has what the run directory has, but for the log of the copies and what was written after them
+    diff -rq -x .lock -x upload.log -x outcome.json -x latest "runs/$1" "$(stored "$1")" >"$out" || complain "$1: the copy differs: $(cat "$out")"
+}
+supervisor() { cat "runs/$1/.lock"; }
+
+ends 0 golden --max-steps 12
+
+# ---- each checkpoint is copied, the MANIFEST last; the run goes on where there is nothing
+ends 0 first --max-steps 3 --upload s3://away/runs/first
+counts first 2 0 0 0 finished
+says first "upload: 2 copies, 0 failed, 0 checkpoints skipped"
+ends 0 first --max-steps 6 --resume auto # it keeps its store
+counts first 2 0 0 0 finished
+equal first
+for step in 3 6; do
+    order=$(grep "^PUT .*/runs/first/" requests | grep "/ckpt/step-000000000$step/" | sed 's/^[^ ]* [^ ]* .*\///; s/ .*//' | paste -sd' ')
+    [[ $order == *" MANIFEST" && $(wc -w <<<"$order") == 4 ]] || complain "the order of step $step: $order"
+done
+[[ $(grep -c '^PUT .*/first/first-batch.jpg ' requests) == 1 ]] || complain "what the store has is sent again: $(grep -c '^PUT .*/first/first-batch.jpg ' requests)"
+goes_on s3://away/runs/first first
+says first "s3://away/runs/first was brought to elsewhere/first/first: step 6, "
+[[ -e $(stored first)/ckpt/step-0000000012/MANIFEST ]] || complain "a run that goes on copies no more"
+# a directory that has the run already goes on there; one that has less of it, or another one, is left alone
+comes s3://away/runs/first first --max-steps 12 || complain "a run that is here: $(tail -n 3 err.first)"
+says first "s3://away/runs/first is here already, up to step 12, in elsewhere/first/first: nothing was brought"
+leaves_alone elsewhere/first comes s3://away/runs/first first --max-steps 12
+mkdir elsewhere/less && cp -a runs/first elsewhere/less
+refuses 2 "that run is in elsewhere/less/first, too, up to step 6, and in the store up to step 12: remove or rename" "$towers" train --resume s3://away/runs/first --output-dir elsewhere/less
+mkdir -p elsewhere/other/first && echo mine >elsewhere/other/first/note
+refuses 2 "the directory elsewhere/other/first is there already, and is not of that run: remove it, or choose" "$towers" train --resume s3://away/runs/first --output-dir elsewhere/other
+[[ $(cat elsewhere/other/first/note) == mine && $(ls elsewhere/other) == first ]] || complain "another directory was changed: $(ls -a elsewhere/other elsewhere/other/first)"
+"$towers" train --resume s3://away/runs/first --output-dir elsewhere/other --experiment second --max-steps 12 >"$out" 2>"$err" </dev/null || complain "under another name: $(tail -n 3 "$err")"
+[[ -e elsewhere/other/second/best.safetensors ]] || complain "a run under another name has no best weights"
+
+# ---- places that belong to others, and what is no place
+ends 2 taken --max-steps 3 --upload s3://away/runs/first
+says taken "--upload s3://away/runs/first: another run is there: choose another address, or go on with that run by --resume s3://away/runs/first"
+[[ ! -e runs/taken/metrics.jsonl ]] || complain "a run whose place is taken takes steps"
+mkdir -p "$(stored full)" && touch "$(stored full)/x"
+ends 2 full --max-steps 3 --upload s3://away/runs/full
+says full "there are objects already, but no upload.json of a run"
+for place in s3://away/runs/ s3://away away/runs/x http://127.0.0.1/x "s3://away/a?b"; do
+    ends 2 place --max-steps 3 --upload "$place"
+    grep -qE -- "--upload|expected a path behind the host" err.place || complain "$place: $(cat err.place)"
+done
+ends 2 both --max-steps 3 --upload s3://away/runs/both --after-checkpoint true
+ends 2 timeout --max-steps 3 --upload-timeout 5
+refuses 4 "--resume s3://away/runs/none: there is no checkpoint of a run" "$towers" train --resume s3://away/runs/none --net-timeout 2
+refuses 2 "--resume s3://away/runs/first: this call downloads nothing" "$towers" train --resume s3://away/runs/first --dry-run
+refuses 2 "s3://... is the address of a store, but only files and folders are read" "$towers" eval s3://away/runs/first
+AWS_SECRET_ACCESS_KEY=none ends 6 keyless --max-steps 3 --upload s3://away/runs/keyless
+says keyless "answers 403: it is forbidden; the request was signed with the keys of AWS_ACCESS_KEY_ID"
+faults "PUT upload.json 403 9"
+ends 6 denied --max-steps 3 --upload s3://away/runs/denied
+[[ ! -e runs/denied/metrics.jsonl ]] || complain "a run that may not write to its place takes steps"
+faults
+
+# ---- killed in the middle of a copy: what is half there is no checkpoint
+ends 0 killed --max-steps 3 --upload s3://away/runs/killed
+faults "PUT killed/ckpt/step-0000000006/train hang 1" "PUT killed/ckpt/step-0000000009/train hang 1" "PUT killed/ckpt/step-0000000012/train hang 1"
+{ train killed --max-steps 12 --checkpoint-steps 3 --resume auto; } 2>/dev/null &
+job=$!
+wait_until grep -qE '^PUT .*killed/ckpt/step-00000000(06|09|12)/train' requests || complain "no copy begins: $(tail -n 3 err.killed)"
+tr '\0' '\n' <"/proc/$(supervisor killed)/cmdline" >>cmdlines
+for pid in $(pgrep -g "$(pgrep -P "$(supervisor killed)" after_ckpt)" 2>/dev/null); do tr '\0' '\n' <"/proc/$pid/cmdline"; done >>cmdlines
+kill -KILL "$(supervisor killed)"
+wait $job
+faults
+[[ -n $(ls -d "$(stored killed)"/ckpt/step-00000000{06,09,12} 2>/dev/null) ]] || complain "nothing of a half copy is there: $(ls "$(stored killed)/ckpt")"
+goes_on s3://away/runs/killed killed
+says killed "was brought to elsewhere/killed/killed: step 3, "
+says killed "was not taken: its copy is not complete"
+
+# ---- faults of the store that pass
+passes() { # NAME
+    ends 0 "$1" --max-steps 3 --stall 1 --upload "s3://away/runs/$1"
+    counts "$1" 2 0 0 0 finished
+    equal "$1"
+    grep -q "$1/ckpt/step-0000000003/train.safetensors: " "runs/$1/upload.log" || complain "$1: the log says nothing: $(cat "runs/$1/upload.log")"
+    goes_on "s3://away/runs/$1" "$1"
+}
+# ---- faults that do not: the run is complete here
+once() {
+    ends 0 once --max-steps 3 --upload s3://away/runs/once
+    says once "warning: --upload: the checkpoint of step 3 was not copied: s3://away/runs/once/ckpt/step-0000000003/"
+    says once "the server answers 403: it is forbidden; the request was signed with the keys of AWS_ACCESS_KEY_ID"
+    counts once 2 1 0 0 finished
+    equal once
+}
+never() {
+    ends 6 never --max-steps 3 --upload s3://away/runs/never
+    says never "error: the run has ended, and runs/never has all of it, but its last copy to s3://away/runs/never is not complete: s3://away/runs/never/ckpt/"
+    counts never 2 2 0 6 finished
+    [[ -e runs/never/last.safetensors && -e runs/never/report.html ]] || complain "a run whose copy fails is not complete"
+    comes s3://away/runs/never never
+    [[ $? == 4 ]] || complain "a run without a checkpoint in its store is taken"
+    says never "there is no checkpoint of a run"
+}
+partly() {
+    ends 6 partly --max-steps 3 --upload s3://away/runs/partly
+    comes s3://away/runs/partly partly
+    [[ $? == 4 ]] || complain "a checkpoint without MANIFEST is taken"
+    says partly "none of its checkpoints can be used: step-0000000003 of s3://away/runs/partly was not taken: its copy is not complete"
+    [[ -z $(ls -A elsewhere/partly) ]] || complain "what was brought in vain is left: $(ls -A elsewhere/partly)"
+}
+slow() {
+    ends 6 slow --max-steps 3 --upload s3://away/runs/slow --upload-timeout 4
+    says slow "waiting for --upload for "
+    says slow "it did not end within 4 s (--upload-timeout)"
+    counts slow 1 1 0 6 finished
+}
+# ---- the newest is next, and stays although --keep 1 would remove it
+lags() {
+    ends 0 lags --max-steps 6 --checkpoint-steps 1 --keep 1 --upload s3://away/runs/lags
+    local run
+    run=$(sed -n 's/.*"upload":{"run":\([0-9]*\),.*/\1/p' runs/lags/outcome.json)
+    counts lags "$run" 0 $((7 - run)) 0 finished
+    goes_on s3://away/runs/lags lags
+}
+# ---- damage in the store: an older checkpoint is taken, and this is said
+damaged() {
+    ends 0 damaged --max-steps 3 --upload s3://away/runs/damaged
+    ends 0 damaged --max-steps 6 --resume auto
+    printf x | dd of="$(stored damaged)/ckpt/step-0000000006/model.safetensors" bs=1 seek=3000 conv=notrunc status=none
+    goes_on s3://away/runs/damaged damaged
+    says damaged "warning: step-0000000006 of s3://away/runs/damaged was not taken: "
+    says damaged "was brought to elsewhere/damaged/damaged: step 3, "
+}
+# ---- large files go in parts, of which each may fail
+large() { # NAME ARGUMENT...
+    timeout -s KILL 240 "$towers" train googlenet --no-aux --img-size 32 --data-path data -b 8 --towers 1 --threads 1 --seed 3 --summary-interval 0 --eval-interval 0 --checkpoint-steps 2 --net-timeout 20 --experiment "$@" >"out.$1" 2>"err.$1" </dev/null
+}
+parts() {
+    large whole --max-steps 2 || complain "a large model: $(tail -n 3 err.whole)"
+    large parts --max-steps 1 --upload s3://away/runs/parts || complain "a large model is not copied: $(tail -n 3 err.parts)"
+    equal parts
+    grep -q '"upload":{"run":2,"failed":0,' runs/parts/outcome.json || complain "parts: $(cat runs/parts/outcome.json) $(cat runs/parts/upload.log)"
+    for text in "has no <UploadId>" "503: the server is busy; trying again" "of part 1 the store says that it has the ETag" "the store has not joined the parts: '<?xml version='1.0'?><Error>"; do
+        grep -qF "$text" runs/parts/upload.log || complain "parts: wanted '$text': $(cat runs/parts/upload.log)"
+    done
+    [[ $(grep -c '^DELETE .*/runs/parts/.*uploadId=' requests) == 2 ]] || complain "parts of a copy that failed are left: $(grep ^DELETE requests)"
+    timeout -s KILL 240 "$towers" train --resume s3://away/runs/parts --output-dir elsewhere/parts --max-steps 2 >out.parts 2>err.parts </dev/null || complain "a large model does not go on: $(tail -n 3 err.parts)"
+    cmp -s <(tensors runs/whole/last.safetensors) <(tensors elsewhere/parts/parts/last.safetensors) || complain "a large model has other weights"
+}
+# ---- several programs: rank 0 alone brings and copies
+hosts() {
+    mpirun_find
+    [[ -n ${mpirun[*]} ]] || { left_out "no mpirun: a run of several programs in a store"; return; }
+    ends 0 hosts --max-steps 3 --upload s3://away/runs/hosts
+    new hosts
+    timeout -s KILL 240 "${mpirun[@]}" 2 "$work/program" "$towers" train --device cpu --towers 2 --processes 2 --resume s3://away/runs/hosts --output-dir elsewhere/hosts --max-steps 12 >out.hosts 2>err.hosts </dev/null
+    [[ $(cat "$codes/0") == 0 && $(cat "$codes/1") == 0 ]] || complain "hosts: exit codes $(cat "$codes/0") and $(cat "$codes/1"): $(tail -n 5 err.hosts)"
+    [[ $(grep -c "was brought to elsewhere/hosts/hosts" err.hosts) == 1 ]] || complain "several programs bring the run: $(grep brought err.hosts)"
+    [[ -e $(stored hosts)/ckpt/step-0000000012/MANIFEST ]] || complain "several programs copy nothing"
+}
+faults "PUT busy/ckpt/step-0000000003/train 503 2" "PUT cut/ckpt/step-0000000003/train cut 2" "PUT mangled/ckpt/step-0000000003/train mangle 2" \
+    "PUT digest/ckpt/step-0000000003/train 400 2" "PUT silent/ckpt/step-0000000003/train hang 1" "PUT once/ckpt 403 1" "PUT never/ckpt 403 99" \
+    "PUT partly/ckpt/step-0000000003/MANIFEST 403 99" "PUT slow/ckpt hang 9" "PUT lags/ckpt/step-0000000001/train 503 3" \
+    "POST parts/last.safetensors?uploads blank 1" "PUT parts/ckpt/step-0000000001/train.safetensors?partNumber=1 mangle 1" \
+    "PUT parts/ckpt/step-0000000001/train.safetensors?partNumber=2 503 1" "POST parts/ckpt/step-0000000001/model.safetensors?uploadId blank 1"
+for name in busy cut mangled digest silent; do alongside passes $name; done
+together
+for part in once never partly slow lags damaged; do alongside $part; done
+together
+alongside parts
+alongside hosts
+together
+
+# ---- the commands of the page
+sed -n '/^```bash$/,/^```$/p' "$source_dir/docs/remote.md" | grep '^towers .* s3://.*/runs/' | sed "s|^towers|\"\$towers\"|; s|s3://bucket/|s3://away/|; s|http://127.0.0.1:9000|$AWS_ENDPOINT_URL|; s|--data-path photos|--data-path data|; s|resnet18|fashion_cnn|; s|--epochs [0-9]*|--max-steps 3|" >page
+[[ $(wc -l <page) == 2 ]] || complain "docs/remote.md has $(wc -l <page) commands of runs in a store"
+while read -r line; do (eval "$line") >out.page 2>err.page </dev/null || complain "docs/remote.md: $line: exit $?: $(tail -n 3 err.page)"; mv runs/photos gone 2>/dev/null; done <page
+
+# ---- no secret anywhere: not in the processes that copy, not in what they leave
+[[ $(grep -c . cmdlines) -gt 20 ]] || complain "the command lines of a run that copies: $(cat cmdlines)"
+found=$(grep -rlF -e "$secret" -e "${secret:0:12}" runs elsewhere store out.* err.* cmdlines "$out" "$err")
+[[ -z $found ]] || complain "a secret is in $found"
+[[ $(find runs elsewhere store -type f | wc -l) -gt 500 ]] || complain "only $(find runs elsewhere store -type f | wc -l) files were searched"
+
+# ---- a store of others
+if ! python=$(HOME=$user_home XDG_CACHE_HOME=$user_cache "$source_dir/scripts/venv.sh" s3 2>"$work/pip"); then
+    left_out "runs in moto's S3: pip could not get the packages of scripts/requirements/s3.txt: $(tail -n 1 "$work/pip")"
+    check_end "runs are copied to a store, and go on from there with the bits of the undisturbed run"
+    exit
+fi
+kill "$server"
+wait "$server" 2>/dev/null
+mkdir seed && touch seed/x
+coproc MOTO { exec "$python" "$source_dir/tests/support/s3_moto.py" "$work/seed" 2>"$work/moto.err"; }
+server=$MOTO_PID
+if read -r port id secret <&"${MOTO[0]}"; then
+    export AWS_ENDPOINT_URL=http://127.0.0.1:$port AWS_ACCESS_KEY_ID=$id AWS_SECRET_ACCESS_KEY=$secret
+    ends 0 moto --max-steps 3 --upload s3://pets/runs/moto
+    large motos --max-steps 1 --upload s3://pets/runs/motos || complain "a large model in moto: $(tail -n 3 err.motos)"
+    for name in moto motos; do
+        AWS_DEFAULT_REGION=us-east-1 "$python" "$source_dir/tests/support/s3_fetch.py" pets "runs/$name" "boto/$name" || complain "boto3 does not read $name"
+        diff -rq -x .lock -x upload.log -x outcome.json -x latest "runs/$name" "boto/$name" >"$out" || complain "$name: boto3 reads other files: $(cat "$out")"
+    done
+    goes_on s3://pets/runs/moto moto
+    grep -rlF "$secret" runs elsewhere boto out.* err.* && complain "a secret of moto is left"
+else
+    complain "moto does not start: $(tail -n 3 moto.err)"
+fi
+check_end "runs are copied to a store, and go on from there with the bits of the undisturbed run"
