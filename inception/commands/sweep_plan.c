@@ -152,6 +152,9 @@ static const char *senseless_in_file(OptionId id)
     case OPTION_ID_dry_run:
     case OPTION_ID_json: return "is about one call, not about the runs; give it to towers sweep on the command line";
     case OPTION_ID_towers_view: return "is for a terminal, which the runs of a sweep do not have; remove the line";
+    case OPTION_ID_upload:
+        return "is the place of one run, and each run of a sweep needs its own: copy the folder of the sweep by a tool "
+               "of the store, as --after-checkpoint may; remove the line";
     case OPTION_ID_prometheus: return "names one file, which all runs would replace; remove the line";
     default: return NULL;
     }

@@ -185,8 +185,8 @@ static Status after_run(JobFiles *files, const TrainResult *result, Status train
 {
     StatusText words;
     TrainJob *job = &files->job;
-    bool waits =
-        !result->abandoned && !result->moved && !result->complete && (trained != ERR_INTERRUPTED || result->saved);
+    bool begins = !result->complete || upload_is_on(job); /* the copy of a complete run may lack something */
+    bool waits = !result->abandoned && !result->moved && begins && (trained != ERR_INTERRUPTED || result->saved);
     if (!job->offers) return st;
     /* A run that was killed or copied between its last checkpoint and its end takes no step here. The towers have ended, so that this process
      * may offer that checkpoint in their place. */
@@ -200,7 +200,7 @@ static Status after_run(JobFiles *files, const TrainResult *result, Status train
     } else {
         st = ended;
     }
-    if (!result->abandoned && atomic_load(&job->offers->count))
+    if (!result->abandoned && !result->complete && atomic_load(&job->offers->count))
         outcome_again(job, result, trained, st, ending_exit_code(st, &files->ending));
     offers_destroy(job->offers);
     job->offers = NULL;

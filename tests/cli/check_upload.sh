@@ -73,7 +73,9 @@ says first "s3://away/runs/first was brought to elsewhere/first/first: step 6, "
 # a directory that has the run already goes on there; one that has less of it, or another one, is left alone
 comes s3://away/runs/first first --max-steps 12 || complain "a run that is here: $(tail -n 3 err.first)"
 says first "s3://away/runs/first is here already, up to step 12, in elsewhere/first/first: nothing was brought"
-leaves_alone elsewhere/first comes s3://away/runs/first first --max-steps 12
+before=$(files_of elsewhere/first | grep -v upload.log)
+comes s3://away/runs/first first --max-steps 12 || complain "a run that is complete: $(tail -n 3 err.first)"
+[[ $before == "$(files_of elsewhere/first | grep -v upload.log)" ]] || complain "a run that is complete is changed"
 mkdir elsewhere/less && cp -a runs/first elsewhere/less
 refuses 2 "that run is in elsewhere/less/first, too, up to step 6, and in the store up to step 12: remove or rename" "$towers" train --resume s3://away/runs/first --output-dir elsewhere/less
 mkdir -p elsewhere/other/first && echo mine >elsewhere/other/first/note
@@ -97,6 +99,8 @@ ends 2 both --max-steps 3 --upload s3://away/runs/both --after-checkpoint true
 ends 2 timeout --max-steps 3 --upload-timeout 5
 refuses 4 "--resume s3://away/runs/none: there is no checkpoint of a run" "$towers" train --resume s3://away/runs/none --net-timeout 2
 refuses 2 "--resume s3://away/runs/first: this call downloads nothing" "$towers" train --resume s3://away/runs/first --dry-run
+printf 'model: fashion_cnn\nlr: choices(0.1 | 0.01)\nupload: s3://away/runs/sweep\n' >sweep.yaml
+refuses 2 "sweep.yaml:3:1: 'upload' is the place of one run, and each run of a sweep needs its own" "$towers" sweep sweep.yaml
 refuses 2 "s3://... is the address of a store, but only files and folders are read" "$towers" eval s3://away/runs/first
 AWS_SECRET_ACCESS_KEY=none ends 6 keyless --max-steps 3 --upload s3://away/runs/keyless
 says keyless "answers 403: it is forbidden; the request was signed with the keys of AWS_ACCESS_KEY_ID"
@@ -145,6 +149,14 @@ never() {
     comes s3://away/runs/never never
     [[ $? == 4 ]] || complain "a run without a checkpoint in its store is taken"
     says never "there is no checkpoint of a run"
+}
+again() { # the same command copies what is missing of a complete run
+    ends 6 again --max-steps 3 --upload s3://away/runs/again
+    cp runs/again/outcome.json again.json
+    ends 0 again --max-steps 3 --resume auto
+    equal again
+    cmp -s again.json runs/again/outcome.json || complain "a complete run that is copied ends anew: $(cat runs/again/outcome.json)"
+    says again "upload: 2 copies, 0 failed, 0 checkpoints skipped"
 }
 partly() {
     ends 6 partly --max-steps 3 --upload s3://away/runs/partly
@@ -204,13 +216,13 @@ hosts() {
     [[ -e $(stored hosts)/ckpt/step-0000000012/MANIFEST ]] || complain "several programs copy nothing"
 }
 faults "PUT busy/ckpt/step-0000000003/train 503 2" "PUT cut/ckpt/step-0000000003/train cut 2" "PUT mangled/ckpt/step-0000000003/train mangle 2" \
-    "PUT digest/ckpt/step-0000000003/train 400 2" "PUT silent/ckpt/step-0000000003/train hang 1" "PUT once/ckpt 403 1" "PUT never/ckpt 403 99" \
+    "PUT digest/ckpt/step-0000000003/train 400 2" "PUT silent/ckpt/step-0000000003/train hang 1" "PUT once/ckpt 403 1" "PUT never/ckpt 403 99" "PUT again/ckpt 403 2" \
     "PUT partly/ckpt/step-0000000003/MANIFEST 403 99" "PUT slow/ckpt hang 9" "PUT lags/ckpt/step-0000000001/train 503 3" \
     "POST parts/last.safetensors?uploads blank 1" "PUT parts/ckpt/step-0000000001/train.safetensors?partNumber=1 mangle 1" \
     "PUT parts/ckpt/step-0000000001/train.safetensors?partNumber=2 503 1" "POST parts/ckpt/step-0000000001/model.safetensors?uploadId blank 1"
 for name in busy cut mangled digest silent; do alongside passes $name; done
 together
-for part in once never partly slow lags damaged; do alongside $part; done
+for part in once never again partly slow lags damaged; do alongside $part; done
 together
 alongside parts
 alongside hosts

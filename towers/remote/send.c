@@ -240,7 +240,8 @@ static Status parts_send(SendJob *job)
 
 /* ---- uploads in parts */
 
-bool answer_element(const char *answer, const char *name, char *text, size_t bytes)
+/* The text of the first element of this name in an answer of S3: false if there is none, or it does not fit. */
+static bool answer_element(const char *answer, const char *name, char *text, size_t bytes)
 {
     char open[64], close[64];
     snprintf(open, sizeof open, "<%s>", name);

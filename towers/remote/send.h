@@ -17,6 +17,3 @@ typedef struct SendWatch {
  * ERR_IO of network, store and disk; ERR_FORMAT of a store that has something else afterwards. */
 NODISCARD Status send_file(Transport *transport, const SendWatch *watch, int fd, const char *path, int64_t bytes,
                            const char *address, bool *sent);
-
-/* The text of the first element of this name in an answer of S3: false if there is none, or it does not fit. */
-bool answer_element(const char *answer, const char *name, char *text, size_t bytes);

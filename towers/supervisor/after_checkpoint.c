@@ -20,19 +20,19 @@
 static const char shell[] = "/bin/sh";
 enum { ENDING_TEXT = 64, FILES_MOST = 1 << 16, UPLOAD_NICE = 10 };
 
-static bool uploads(const TrainJob *job)
+bool upload_is_on(const TrainJob *job)
 {
     return job->upload && strcmp(job->upload, "none") != 0;
 }
 
 static const char *option_of(const TrainJob *job)
 {
-    return uploads(job) ? "--upload" : "--after-checkpoint";
+    return upload_is_on(job) ? "--upload" : "--after-checkpoint";
 }
 
 static const char *log_of(const TrainJob *job)
 {
-    return uploads(job) ? UPLOAD_LOG : AFTER_CHECKPOINT_LOG;
+    return upload_is_on(job) ? UPLOAD_LOG : AFTER_CHECKPOINT_LOG;
 }
 
 static RunStore store_of(const TrainJob *job)
@@ -244,7 +244,7 @@ static void claim_again(void *context, const char *line)
 
 Status upload_claim(TrainJob *job)
 {
-    if (!uploads(job)) return OK;
+    if (!upload_is_on(job)) return OK;
     RunStore store = store_of(job);
     store.again = claim_again;
     store.context = job;
@@ -253,7 +253,7 @@ Status upload_claim(TrainJob *job)
 
 Status after_checkpoint_start(TrainJob *job)
 {
-    bool copies = uploads(job);
+    bool copies = upload_is_on(job);
     CommandProcess c = {.job = job, .command = copies ? NULL : job->after_checkpoint, .parent = getpid()};
     sigset_t all, before;
     if (!copies && (!c.command || !strcmp(c.command, "none"))) return OK;
@@ -293,7 +293,7 @@ static void failure_warn(const TrainJob *job, const CommandFailure *failure, Con
 {
     char text[ENDING_TEXT];
     const char *ending = ending_text(failure->ending, text);
-    if (uploads(job))
+    if (upload_is_on(job))
         console_warn(console,
                      "--upload: the checkpoint of step %" PRId64
                      " was not copied: %s; the next copy has all that is missing",
@@ -320,7 +320,7 @@ void after_checkpoint_look(const TrainJob *job, Console *console)
         console_warn(console,
                      "%s: a %s took longer than the time between two checkpoints; those that come "
                      "meanwhile are skipped, and the newest is next",
-                     option_of(job), uploads(job) ? "copy" : "command");
+                     option_of(job), upload_is_on(job) ? "copy" : "command");
     }
     if (!o->pid && !o->death_reported && atomic_load(&o->order) == OFFERS_GO_ON) {
         o->death_reported = true;
@@ -337,7 +337,7 @@ static bool process_has_ended(Offers *o)
 
 static int64_t limit_of(const TrainJob *job)
 {
-    return uploads(job) ? job->upload_timeout : job->after_checkpoint_timeout;
+    return upload_is_on(job) ? job->upload_timeout : job->after_checkpoint_timeout;
 }
 
 static void wait_show(const TrainJob *job, int64_t waited_ns, int64_t *shown_ns)
@@ -348,7 +348,7 @@ static void wait_show(const TrainJob *job, int64_t waited_ns, int64_t *shown_ns)
     *shown_ns = waited_ns;
     char moved[96] = "";
     const Offers *o = job->offers;
-    if (uploads(job))
+    if (upload_is_on(job))
         snprintf(moved, sizeof moved, ", %.1f of %.1f MB sent", (double)atomic_load(&o->sent) / 1e6,
                  (double)atomic_load(&o->whole) / 1e6);
     fprintf(stderr, "%swaiting for %s for %.0f s, at most %" PRId64 " s%s; a signal ends the wait%s",
@@ -408,14 +408,14 @@ Status after_checkpoint_end(const TrainJob *job, bool waits)
     after_checkpoint_look(job, &(Console){0});
     if (!job->quiet && atomic_load(&o->count))
         fprintf(stderr, "%s: %" PRId64 " %s, %" PRId64 " failed, %" PRId64 " checkpoints skipped\n",
-                uploads(job) ? "upload" : "after checkpoints", atomic_load(&o->run),
-                uploads(job) ? "copies" : "commands", failed, atomic_load(&o->skipped));
+                upload_is_on(job) ? "upload" : "after checkpoints", atomic_load(&o->run),
+                upload_is_on(job) ? "copies" : "commands", failed, atomic_load(&o->skipped));
     if (finished) return OK;
-    if (uploads(job))
+    if (upload_is_on(job))
         return FAIL(ERR_IO,
                     "the run has ended, and %s has all of it, but its last copy to %s is not complete: %s (" UPLOAD_LOG
-                    " there says more)",
-                    job->run_dir, job->upload, *why ? why : "the process of --upload was killed");
+                    " there says more; --resume %s copies what is missing)",
+                    job->run_dir, job->upload, *why ? why : "the process of --upload was killed", job->run_dir);
     return FAIL(
         ERR_IO,
         "the run has ended, and %s has all of it, but the last command of --after-checkpoint has not succeeded: %s "

@@ -14,6 +14,7 @@
 #define AFTER_CHECKPOINT_LOG "after_checkpoint.log"
 #define UPLOAD_LOG "upload.log"
 
+bool upload_is_on(const TrainJob *job);
 /* With --upload: the place in the store becomes that of this run, before anything is trained. Errors: those of run_store_claim. */
 NODISCARD Status upload_claim(TrainJob *job);
 
