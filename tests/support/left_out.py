@@ -310,7 +310,7 @@ def elsewhere():
     """Other formats are named, and the way that the message shows is one that works."""
     for ending, where in (("parquet", "data/train-00000-of-00001"), ("arrow", "train-00000-of-00001"), ("h5", "train/x"), ("rec", "x"), ("mdb", "data/x"), ("npz", "x")):
         for name in (where + "." + ending,):
-            refused("foreign", {name: b"PAR1" + bytes(64)}, 3, r"/%s' is .*, which is not read: write its images to files" % re.escape(name))
+            refused("foreign", {name: b"PAR1" + bytes(64)}, 3, r"/%s' is .*, which is not read: %s" % (re.escape(name), "scripts/parquet_tars.py makes tars" if ending == "parquet" else "write its images to files"))
             if ending == "parquet":
                 refused("foreign", {name: b"PAR1" + bytes(64)}, 3, "which is not read", ("--val-split", "0.1"))
     for files in ({"data/" + name: data for name, data in tars().items()}, {"x/" + name: data for name, data in tfrecords().items()},

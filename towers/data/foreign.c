@@ -10,18 +10,19 @@
 
 #define TO_FILES                                                                                                       \
     "write its images to files, CLASS/NAME.jpg; docs/data.md (Other formats) has the lines of Python that do it"
+#define TO_TARS "scripts/parquet_tars.py makes tars of such tables, with the same images (docs/data.md, Other formats)"
 #define TO_UNPACK "unpack it, and give the folder that it holds"
 
 static const struct {
     const char *ending, *what, *way;
 } formats[] = {
-    {".parquet", "a Parquet table", TO_FILES}, {".arrow", "an Arrow table", TO_FILES},
-    {".h5", "an HDF5 file", TO_FILES},         {".hdf5", "an HDF5 file", TO_FILES},
-    {".mdb", "an LMDB database", TO_FILES},    {".lmdb", "an LMDB database", TO_FILES},
-    {".rec", "RecordIO of MXNet", TO_FILES},   {".npz", "arrays of NumPy", TO_FILES},
-    {".npy", "an array of NumPy", TO_FILES},   {".mat", "arrays of MATLAB", TO_FILES},
-    {".beton", "a set of FFCV", TO_FILES},     {".zip", "a zip archive", TO_UNPACK},
-    {".7z", "a 7z archive", TO_UNPACK},        {".rar", "a rar archive", TO_UNPACK},
+    {".parquet", "a Parquet table", TO_TARS}, {".arrow", "an Arrow table", TO_FILES},
+    {".h5", "an HDF5 file", TO_FILES},        {".hdf5", "an HDF5 file", TO_FILES},
+    {".mdb", "an LMDB database", TO_FILES},   {".lmdb", "an LMDB database", TO_FILES},
+    {".rec", "RecordIO of MXNet", TO_FILES},  {".npz", "arrays of NumPy", TO_FILES},
+    {".npy", "an array of NumPy", TO_FILES},  {".mat", "arrays of MATLAB", TO_FILES},
+    {".beton", "a set of FFCV", TO_FILES},    {".zip", "a zip archive", TO_UNPACK},
+    {".7z", "a 7z archive", TO_UNPACK},       {".rar", "a rar archive", TO_UNPACK},
 };
 
 static int format_of(const char *name)
@@ -78,6 +79,17 @@ static void folder_look(const char *path, int level, ForeignLook *look)
     names_free(&names);
 }
 
+static Status format_refuse(const char *path, int format)
+{
+    return FAIL(ERR_FORMAT, "'%s' is %s, which is not read: %s", path, formats[format].what, formats[format].way);
+}
+
+Status foreign_name_refuse(const char *name)
+{
+    int format = format_of(name);
+    return format < 0 ? OK : format_refuse(name, format);
+}
+
 Status foreign_refuse(const char *path)
 {
     struct stat info;
@@ -92,7 +104,5 @@ Status foreign_refuse(const char *path)
     if (*look.shards)
         return FAIL(ERR_FORMAT, "'%s' is one folder too high: its shards lie in '%s'; use --data-path '%s'", path,
                     look.shards, look.shards);
-    if (look.format < 0) return OK;
-    return FAIL(ERR_FORMAT, "'%s' is %s, which is not read: %s", look.file, formats[look.format].what,
-                formats[look.format].way);
+    return look.format < 0 ? OK : format_refuse(look.file, look.format);
 }

@@ -6,3 +6,5 @@
 
 /* ERR_FORMAT if a folder that no reader claims, or a file, holds such data and no image; OK for all others. */
 NODISCARD Status foreign_refuse(const char *path);
+/* ERR_FORMAT if the name of a file, on any machine, says that it is of such a format. */
+NODISCARD Status foreign_name_refuse(const char *name);

@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include "towers/data/classes/class_names.h"
+#include "towers/data/foreign.h"
 #include "towers/data/remote/bucket_list.h"
 #include "towers/data/shards/shard_names.h"
 #include "towers/data/shards/shard_set.h"
@@ -165,8 +166,12 @@ static Status listing_place(const CacheConfig *config, const char *folder, char 
 
 static Status none_fail(const char *folder, const BucketList *list, int others)
 {
-    char names[512] = "";
+    char names[512] = "", address[2 * PATH_BYTES];
     Text text = text_start(names, sizeof names);
+    for (int i = 0; i < list->objects.count; i++) {
+        snprintf(address, sizeof address, "%s%s", folder, list->objects.name[i]);
+        TRY(foreign_name_refuse(address));
+    }
     for (int i = 0; i < list->folders.count && i < 4; i++) text_add(&text, "%s%s", i ? "," : "", list->folders.name[i]);
     if (list->folders.count)
         return FAIL(ERR_FORMAT,
@@ -281,6 +286,7 @@ static Status file_add(RemoteSet *set, const char *address, bool *classed)
 {
     Address a;
     TRY(address_parse(address, &a));
+    TRY(foreign_name_refuse(address));
     TRY(cached_objects_add(&set->objects, address, false));
     if (*classed) return OK;
     *classed = true;
