@@ -188,6 +188,16 @@ damaged() {
     says damaged "warning: step-0000000006 of s3://away/runs/damaged was not taken: "
     says damaged "was brought to elsewhere/damaged/damaged: step 3, "
 }
+# ---- killed while the run comes: nothing has its name, and the next call brings it
+broken_off() {
+    ends 0 brought --max-steps 3 --upload s3://away/runs/brought
+    "$towers" train --resume s3://away/runs/brought --output-dir elsewhere/brought --max-steps 12 >out.brought 2>err.brought </dev/null &
+    wait_until grep -q '^GET .*/runs/brought/best.safetensors ' requests || complain "brought: no object is asked for: $(tail -n 3 err.brought)"
+    kill -KILL $!
+    wait $! 2>/dev/null
+    [[ ! -e elsewhere/brought/brought ]] || complain "half a run has its name: $(ls elsewhere/brought/brought)"
+    goes_on s3://away/runs/brought brought
+}
 # ---- large files go in parts, of which each may fail
 large() { # NAME ARGUMENT...
     timeout -s KILL 240 "$towers" train googlenet --no-aux --img-size 32 --data-path data -b 8 --towers 1 --threads 1 --seed 3 --summary-interval 0 --eval-interval 0 --checkpoint-steps 2 --net-timeout 20 --experiment "$@" >"out.$1" 2>"err.$1" </dev/null
@@ -216,13 +226,13 @@ hosts() {
     [[ -e $(stored hosts)/ckpt/step-0000000012/MANIFEST ]] || complain "several programs copy nothing"
 }
 faults "PUT busy/ckpt/step-0000000003/train 503 2" "PUT cut/ckpt/step-0000000003/train cut 2" "PUT mangled/ckpt/step-0000000003/train mangle 2" \
-    "PUT digest/ckpt/step-0000000003/train 400 2" "PUT silent/ckpt/step-0000000003/train hang 1" "PUT once/ckpt 403 1" "PUT never/ckpt 403 99" "PUT again/ckpt 403 2" \
+    "PUT digest/ckpt/step-0000000003/train 400 2" "PUT silent/ckpt/step-0000000003/train hang 1" "PUT once/ckpt 403 1" "PUT never/ckpt 403 99" "PUT again/ckpt 403 2" "GET brought/best.safetensors hang 1" \
     "PUT partly/ckpt/step-0000000003/MANIFEST 403 99" "PUT slow/ckpt hang 9" "PUT lags/ckpt/step-0000000001/train 503 3" \
     "POST parts/last.safetensors?uploads blank 1" "PUT parts/ckpt/step-0000000001/train.safetensors?partNumber=1 mangle 1" \
     "PUT parts/ckpt/step-0000000001/train.safetensors?partNumber=2 503 1" "POST parts/ckpt/step-0000000001/model.safetensors?uploadId blank 1"
 for name in busy cut mangled digest silent; do alongside passes $name; done
 together
-for part in once never again partly slow lags damaged; do alongside $part; done
+for part in once never again partly slow lags damaged broken_off; do alongside $part; done
 together
 alongside parts
 alongside hosts
