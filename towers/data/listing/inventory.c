@@ -134,6 +134,14 @@ const char *skips_first(const Skips *skips, SkipReason why)
     return skips->of[why] ? skips->of[why]->first : "";
 }
 
+const char *skips_kind_at(const Skips *skips, SkipReason why, int k, int64_t *count)
+{
+    const SkipKinds *skipped = skips->of[why];
+    if (!skipped || k >= skipped->kinds) return NULL;
+    *count = skipped->kind[k].count;
+    return skipped->kind[k].name;
+}
+
 const char *skips_kinds(const Skips *skips, SkipReason why)
 {
     SkipKinds *skipped = skips->of[why];

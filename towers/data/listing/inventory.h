@@ -66,6 +66,8 @@ int64_t skips_count(const Skips *skips, SkipReason why);
 /* The first, and "5 .gif, 2 .bmp, 1 other"; "" if there is none. Borrowed until the next is added. */
 const char *skips_first(const Skips *skips, SkipReason why);
 const char *skips_kinds(const Skips *skips, SkipReason why);
+/* Kind `k` of what was left out for a reason, and how many; NULL behind the last. */
+const char *skips_kind_at(const Skips *skips, SkipReason why, int k, int64_t *count);
 /* Fill the struct of a source, which owns the skips (NULL: none) as long as it is open. */
 void inventory_fill(Inventory *inventory, int64_t used, const Skips *skips);
 void skips_free(Skips *skips);

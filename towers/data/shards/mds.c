@@ -11,6 +11,7 @@
 #include "kernels/base/open.h"
 #include "towers/data/listing/leftovers.h"
 #include "towers/data/shards/shard.h"
+#include "towers/data/shards/sidecar.h"
 #include "towers/data/sources/reader.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
@@ -335,6 +336,19 @@ static Status name_refuse(const char *index, size_t number, const char *base)
                 index, number, base ? base : "");
 }
 
+/* The number of samples in a shard. */
+static Status samples_read(const char *path, uint32_t *samples)
+{
+    uint8_t head[4] = {0};
+    uint64_t size;
+    int fd;
+    TRY(file_open(path, OF_USER, ERR_FORMAT, UINT32_MAX, &fd, &size));
+    Status st = file_pread(fd, path, 0, head, 4);
+    close(fd);
+    *samples = u32_of(head);
+    return st;
+}
+
 /* One entry: a file that is there, uncompressed, and as large as the entry says. */
 static Status entry_take(const char *folder, const char *index, size_t number, const json_t *entry, Names *files)
 {
@@ -354,23 +368,25 @@ static Status entry_take(const char *folder, const char *index, size_t number, c
                     index, number, path);
     if (stat(path, &info) != 0)
         return FAIL(ERR_FORMAT, "'%s': shard %zu: '%s': %s", index, number, path, strerror(errno));
-    json_int_t bytes = json_integer_value(json_object_get(raw, "bytes"));
-    if (bytes != (json_int_t)info.st_size)
+    json_int_t bytes = json_integer_value(json_object_get(raw, "bytes")), found = (json_int_t)info.st_size;
+    Sidecar stand_in;
+    uint32_t samples;
+    bool stands = stand_in_look(path, &stand_in);
+    if (stands) found = stand_in.bytes < INT64_MAX ? (json_int_t)stand_in.bytes : -1;
+    if (bytes != found)
         return FAIL(ERR_FORMAT,
-                    "'%s': shard %zu: expected %" JSON_INTEGER_FORMAT " bytes in '%s', found %" PRId64
+                    "'%s': shard %zu: expected %" JSON_INTEGER_FORMAT " bytes in '%s', found %" JSON_INTEGER_FORMAT
                     ": it is cut off, or "
                     "the index is of another set",
-                    index, number, bytes, path, info.st_size);
-    uint8_t head[4] = {0};
-    uint64_t size;
-    int fd;
-    TRY(file_open(path, OF_USER, ERR_FORMAT, UINT32_MAX, &fd, &size));
-    Status st = file_pread(fd, path, 0, head, 4);
-    close(fd);
-    if (st == OK && json_integer_value(json_object_get(entry, "samples")) != (json_int_t)u32_of(head))
-        st = FAIL(ERR_FORMAT, "'%s': shard %zu: expected %" JSON_INTEGER_FORMAT " samples in '%s', found %" PRIu32,
-                  index, number, json_integer_value(json_object_get(entry, "samples")), path, u32_of(head));
-    return st == OK ? names_add(files, path) : st;
+                    index, number, bytes, path, found);
+    if (stands)
+        samples = stand_in.samples < UINT32_MAX ? (uint32_t)stand_in.samples : UINT32_MAX;
+    else
+        TRY(samples_read(path, &samples));
+    if (json_integer_value(json_object_get(entry, "samples")) != (json_int_t)samples)
+        return FAIL(ERR_FORMAT, "'%s': shard %zu: expected %" JSON_INTEGER_FORMAT " samples in '%s', found %" PRIu32,
+                    index, number, json_integer_value(json_object_get(entry, "samples")), path, samples);
+    return names_add(files, path);
 }
 
 static Status index_load(const char *folder, char path[PATH_BYTES], json_t **root)
@@ -543,6 +559,39 @@ out:
     bytes_free(&bytes);
     json_decref(root);
     return st;
+}
+
+/* `file` has the bytes of an entry of the index of a folder. */
+static Status listed_check(const char *folder, const char *name, const char *file, MdsHashes *found)
+{
+    char index[PATH_BYTES];
+    json_t *root;
+    Bytes bytes = {0};
+    Status st = OK;
+    TRY(index_load(folder, index, &root));
+    const json_t *shards = json_object_get(root, "shards");
+    for (size_t i = 0; i < json_array_size(shards) && st == OK; i++) {
+        const json_t *raw = json_object_get(json_array_get(shards, i), "raw_data");
+        if (strcmp(json_word_or_empty(raw, "basename"), name) != 0) continue;
+        st = shard_hashes_check(file, json_object_get(raw, "hashes"), &bytes, found);
+    }
+    bytes_free(&bytes);
+    json_decref(root);
+    return st;
+}
+
+Status mds_shard_check(const char *path, const char *file, MdsHashes *found)
+{
+    char folder[PATH_BYTES], index[PATH_BYTES];
+    snprintf(folder, sizeof folder, "%s", path);
+    for (int up = 0; up < 2; up++) { /* as deep as shards lie below their index */
+        char *slash = strrchr(folder, '/');
+        if (!slash) return OK;
+        *slash = 0;
+        TRY(path_join(index, folder, MDS_INDEX));
+        if (access(index, F_OK) == 0) return listed_check(folder, path + (slash - folder) + 1, file, found);
+    }
+    return OK;
 }
 
 void mds_hashes_free(MdsHashes *found)

@@ -24,8 +24,9 @@ enum { SHARD_CLASSES_MAX = 1 << 20 };
 typedef struct ShardList {
     const char *path; /* borrowed: of the shard */
     IndexBuilder found;
-    Skips skips;       /* what it holds besides */
-    int64_t *named_by; /* [found.parts.classes_count]: the sample that named the class of a label first */
+    Skips skips;        /* what it holds besides */
+    int64_t *named_by;  /* [found.parts.classes_count]: the sample that named the class of a label first */
+    uint64_t digest[2]; /* XXH3-128 of a shard whose bytes are elsewhere (sidecar.h); else zeros */
 } ShardList;
 
 void shard_list_free(ShardList *list); /* a zeroed one is fine */
@@ -70,9 +71,11 @@ typedef struct MdsHashes {
 
 /* Adds to *found. Errors: those of index.json, and ERR_IO. */
 NODISCARD Status mds_hashes_check(const char *folder, MdsHashes *found);
+/* Likewise for one shard, which the index in its folder, or in the one above, lists as `path`, and whose bytes are in `file`. */
+NODISCARD Status mds_shard_check(const char *path, const char *file, MdsHashes *found);
 void mds_hashes_free(MdsHashes *found);
 
-/* List a shard of a kind. */
+/* List a shard of a kind, or what stands in for it. */
 NODISCARD Status shard_list(ShardKind kind, ShardList *list);
 
 /* Numbers in shards are little-endian. */

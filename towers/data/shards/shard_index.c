@@ -62,6 +62,7 @@ static void labels_range(const Listing *l, int32_t *least, int32_t *most)
 typedef struct Twin {
     uint64_t hash; /* of its samples */
     const char *path;
+    const uint64_t *digest; /* of the bytes of a shard that is elsewhere, else zeros */
 } Twin;
 
 static size_t folder_bytes(const char *path)
@@ -101,8 +102,26 @@ static Status twin_path(const void *context, int64_t number, char path[PATH_BYTE
     return OK;
 }
 
+static Status twins_fail(const Twin *a, const Twin *b)
+{
+    return FAIL(ERR_FORMAT,
+                "'%s' and '%s' are equal, so that each of their images would count twice: remove one of them", a->path,
+                b->path);
+}
+
+/* Of shards that are elsewhere. */
+static Status equal_digests_refuse(const Twin *twins, int count)
+{
+    for (int i = 1; i < count; i++)
+        for (int k = 0; k < i; k++)
+            if (twins[i].digest[0] == twins[k].digest[0] && twins[i].digest[1] == twins[k].digest[1])
+                return twins_fail(&twins[k], &twins[i]);
+    return OK;
+}
+
 static Status equal_refuse(const Twin *twins, int count)
 {
+    if (twins[0].digest[0] || twins[0].digest[1]) return equal_digests_refuse(twins, count);
     Status st = OK;
     uint64_t *bytes = calloc((size_t)count, sizeof *bytes);
     int64_t *first = calloc((size_t)count, sizeof *first);
@@ -111,10 +130,7 @@ static Status equal_refuse(const Twin *twins, int count)
     for (int i = 0; i < count; i++) bytes[i] = stat(twins[i].path, &info) == 0 ? (uint64_t)info.st_size : 0;
     TRY_OUT(equal_files_find(&(EqualFiles){count, bytes, twin_path, twins}, first));
     for (int i = 0; i < count; i++)
-        if (first[i] != i)
-            TRY_OUT(FAIL(ERR_FORMAT,
-                         "'%s' and '%s' are equal, so that each of their images would count twice: remove one of them",
-                         twins[first[i]].path, twins[i].path));
+        if (first[i] != i) TRY_OUT(twins_fail(&twins[first[i]], &twins[i]));
 out:
     free(bytes);
     free(first);
@@ -131,7 +147,7 @@ static Status twins_refuse(const Listing *l)
     if (!twins) return FAIL(ERR_MEMORY, "no memory to compare %d shards", l->count);
     for (int i = 0; i < l->count; i++)
         if (l->lists[i].found.parts.samples_count > 0)
-            twins[count++] = (Twin){list_hash(&l->lists[i]), l->lists[i].path};
+            twins[count++] = (Twin){list_hash(&l->lists[i]), l->lists[i].path, l->lists[i].digest};
     qsort(twins, (size_t)count, sizeof *twins, by_hash_and_folder);
     for (int i = 0, end; i < count; i = end) {
         for (end = i + 1; end < count && may_be_equal(&twins[i], &twins[end]);) end++;

@@ -1,8 +1,11 @@
 /* The kinds of shards that can be read: who lists each. */
 #include "towers/data/shards/shard.h"
+#include "towers/data/shards/sidecar.h"
 
 Status shard_list(ShardKind kind, ShardList *list)
 {
+    Sidecar stand_in;
+    if (stand_in_look(list->path, &stand_in)) return stand_in_list(kind, list);
     if (kind == SHARD_TAR) return tar_list(list);
     return kind == SHARD_MDS ? mds_list(list) : tfrecord_list(list);
 }

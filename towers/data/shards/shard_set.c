@@ -7,6 +7,7 @@
 #include "towers/data/classes/class_names.h"
 #include "towers/data/listing/leftovers.h"
 #include "towers/data/shards/shard_names.h"
+#include "towers/data/shards/sidecar.h"
 #include "towers/data/shards/tfrecord.h"
 
 static const char *const kind_names[SHARD_KINDS] = {
@@ -50,10 +51,12 @@ static ShardKind kind_of_bytes(const char *path)
 {
     enum { HEAD_BYTES = 512, TAR_MAGIC = 257 };
     uint8_t head[HEAD_BYTES] = {0};
+    Sidecar stand_in;
     int fd = regular_open(path, O_RDONLY, NULL);
     if (fd < 0) return SHARD_NONE;
     ssize_t got = pread(fd, head, sizeof head, 0);
     close(fd);
+    if (got >= SIDECAR_HEAD && sidecar_begins(head)) return stand_in_look(path, &stand_in) ? stand_in.kind : SHARD_NONE;
     if (got >= TAR_MAGIC + 5 && !memcmp(head + TAR_MAGIC, "ustar", 5)) return SHARD_TAR;
     if (got >= TFRECORD_HEAD && tfrecord_begins(head)) return SHARD_TFRECORD;
     return got > 0 && is_packed(head) ? SHARD_PACKED : SHARD_NONE;
@@ -73,7 +76,7 @@ static ShardKind kind_of_named(const char *path)
 }
 
 /* Of a file that is named itself, whatever its name is. */
-static ShardKind kind_of_file(const char *path)
+ShardKind shard_kind_of(const char *path)
 {
     ShardKind found = kind_of_bytes(path), named = shard_named(base_of(path));
     return found == SHARD_PACKED && !named ? SHARD_NONE : found ? found : named;
@@ -274,7 +277,7 @@ static Status list_expand(const char *path, ShardSet *set)
     for (int i = 0; i < paths.count; i++) {
         char full[PATH_BYTES];
         TRY_OUT(shard_locate(paths.name[i], full));
-        ShardKind kind = kind_of_file(full);
+        ShardKind kind = shard_kind_of(full);
         Split split = split_of_path(paths.name[i]);
         if (!kind && !holds_shards(full))
             TRY_OUT(FAIL(ERR_FORMAT, "'%s' is not a shard: expected a WebDataset tar or TFRecords", paths.name[i]));
@@ -382,7 +385,7 @@ bool shards_are_in(const char *path)
 {
     char parts[SPLITS][PATH_BYTES];
     struct stat is;
-    if (is_shard_list(path)) return stat(path, &is) != 0 || kind_of_file(path) != SHARD_NONE;
+    if (is_shard_list(path)) return stat(path, &is) != 0 || shard_kind_of(path) != SHARD_NONE;
     return holds_shards(path) || (tree_parts(path, &tree_kind, parts) == OK && tree_bits(parts));
 }
 

@@ -23,6 +23,8 @@ typedef struct ShardSet {
 bool shards_are_in(const char *path);
 /* True for a folder of both, which is taken for a folder of images. */
 bool shards_are_beside_folders(const char *path);
+/* Of a file that is named itself, by its first bytes, else by its name; SHARD_NONE if neither says it. */
+ShardKind shard_kind_of(const char *path);
 /* Bits of the splits that the set has shards for. */
 unsigned shards_splits(const char *path);
 

@@ -5,6 +5,7 @@
 
 #include "towers/data/shards/shard.h"
 #include "towers/data/shards/shard_index.h"
+#include "towers/data/shards/sidecar.h"
 #include "towers/data/shards/tfrecord.h"
 #include "towers/data/sources/indexed.h"
 #include "towers/data/sources/reader.h"
@@ -59,11 +60,19 @@ static Slot *slot_of(const ShardsSource *s, uint32_t file)
     return &s->slots[file % SLOTS];
 }
 
+static Status shard_open(const char *path, int *fd)
+{
+    uint64_t size;
+    Sidecar stand_in;
+    if (stand_in_look(path, &stand_in))
+        return FAIL(ERR_IO, "'%s' stands in for a shard that is elsewhere: give the address of its set", path);
+    return file_open(path, OF_USER, ERR_FORMAT, UINT64_MAX, fd, &size);
+}
+
 /* An open descriptor of a shard, for shard_release. */
 static Status shard_acquire(const ShardsSource *s, const Sample *sample, const char *path, int *fd)
 {
     Status st = OK;
-    uint64_t size;
     pthread_mutex_lock(s->lock);
     Slot *slot = slot_of(s, sample->file);
     bool other = slot->fd >= 0 && slot->file != sample->file;
@@ -72,7 +81,7 @@ static Status shard_acquire(const ShardsSource *s, const Sample *sample, const c
         slot->fd = -1;
         other = false;
     }
-    if (other || slot->fd < 0) st = file_open(path, OF_USER, ERR_FORMAT, UINT64_MAX, fd, &size);
+    if (other || slot->fd < 0) st = shard_open(path, fd);
     if (st == OK && !other) {
         if (slot->fd < 0) *slot = (Slot){.file = sample->file, .fd = *fd};
         *fd = slot->fd;
