@@ -1,4 +1,4 @@
-/* towers data: dispatch, and the subcommands bench and show; see data.h. */
+/* towers data: dispatch, and the subcommands bench, show and index; see data.h. */
 #include "inception/commands/data.h"
 #include "inception/commands/commands.h"
 #include "inception/job/job.h"
@@ -9,7 +9,10 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/open.h"
 #include "towers/data/loading/sheet.h"
+#include "towers/data/shards/sidecar.h"
+#include "towers/data/shards/sidecar_files.h"
 #include "towers/record/png.h"
+#include "towers/remote/address.h"
 
 enum { BENCH_SECONDS = 5, BENCH_BATCH = 32, SHEET_SIDE = 5, SIDE_USUAL = 299 };
 
@@ -153,6 +156,29 @@ out:
     return st;
 }
 
+/* ---- index */
+
+static void index_progress(void *context, int64_t done, int64_t all)
+{
+    (void)context;
+    if (!isatty(STDERR_FILENO)) return;
+    fprintf(stderr, done < all ? "\r%" PRId64 " of %" PRId64 " shards" : "\r\33[K", done, all);
+    fflush(stderr);
+}
+
+static Status data_index(const Options *o, FILE *to)
+{
+    const char *path = o->arguments[1];
+    SidecarsMade made;
+    if (is_address(path)) return address_index(o, path, to);
+    TRY(sidecars_write(path, o->quiet ? NULL : index_progress, &made));
+    text_printf(to,
+                "%d shards with %" PRId64 " samples; their index is in " SIDECAR_NAME " beside them (%d file%s, %.1f "
+                "KiB)\n",
+                made.shards, made.samples, made.folders, made.folders == 1 ? "" : "s", (double)made.bytes / 1024);
+    return OK;
+}
+
 /* ---- */
 
 Status data_run(const Options *o, JobFiles *files, FILE *to)
@@ -162,11 +188,8 @@ Status data_run(const Options *o, JobFiles *files, FILE *to)
         const char *name;
         int arguments;
         Status (*run)(const Options *, FILE *);
-    } commands[] = {{"info", 2, data_info},
-                    {"check", 2, data_check},
-                    {"bench", 2, data_bench},
-                    {"show", 2, data_show},
-                    {"convert", 3, data_convert}};
+    } commands[] = {{"info", 2, data_info}, {"check", 2, data_check}, {"bench", 2, data_bench},
+                    {"show", 2, data_show}, {"index", 2, data_index}, {"convert", 3, data_convert}};
     const char *name = o->argument_count ? o->arguments[0] : "";
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (strcmp(name, commands[i].name) != 0) continue;
@@ -176,7 +199,7 @@ Status data_run(const Options *o, JobFiles *files, FILE *to)
         TRY(conditions_check(o));
         return commands[i].run(o, to);
     }
-    return FAIL(ERR_ARG, "towers data%s%s%s: expected info, check, bench, show or convert, and a PATH",
+    return FAIL(ERR_ARG, "towers data%s%s%s: expected info, check, bench, show, index or convert, and a PATH",
                 *name ? " '" : "", name, *name ? "'" : "");
 }
 
@@ -184,5 +207,7 @@ Status data_settle(Options *options, JobFiles *files)
 {
     (void)files;
     TRY(recipe_apply(options));
+    if (options->argument_count && !strcmp(options->arguments[0], "index"))
+        return OK; /* of an address nothing need come */
     return options->argument_count > 1 ? arguments_bring(options, 1) : OK;
 }

@@ -10,6 +10,7 @@
 #include "inception/job/transforms.h"
 #include "inception/models/models.h"
 #include "inception/options/fill.h"
+#include "towers/data/remote/remote_fetch.h"
 
 /* ---- the model */
 
@@ -320,6 +321,8 @@ void job_close(JobFiles *files)
 {
     source_close(files->train);
     source_close(files->test);
+    remote_fetch_close(files->fetch);
+    s3_access_free(files->s3);
     free(files->class_weight);
     free(files->lr_curve);
     free(files->args_yaml);

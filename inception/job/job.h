@@ -24,6 +24,8 @@ typedef struct JobFiles {
     char *args_yaml, *env_json, *settings, *setting_defaults, *survey, *survey_lines;
     /* Of data at an address (remote_data.h): their path on this machine, and RUN/objects.json; or NULL. */
     char *data_here, *objects;
+    struct RemoteFetch *fetch; /* what brings its shards while they are read, with the keys that it uses; or NULL */
+    struct S3Access *s3;
     char *resumed_settings; /* those of the run that is resumed (run_argument.h), or NULL */
     size_t resumed_bytes;
     ControlPlane *control; /* to the other programs of the run (hosts.h), or NULL */
@@ -69,7 +71,7 @@ NODISCARD Status job_local_batches(const Options *options, int towers, LocalBatc
  * `synthetic` > 0 replaces the data set by that many synthetic samples. */
 NODISCARD Status job_open(Options *options, int64_t synthetic, JobFiles *files);
 /* How the data of a job are read. */
-SourceConfig job_source(const Options *options, const char *path, const Model *model);
+SourceConfig job_source(const Options *options, const JobFiles *files, const char *path, const Model *model);
 /* Channels of a network that adapts to its data: those of the weights that it starts from, if any, else `channels`. */
 NODISCARD Status job_channels(const Options *options, TrainJob *job, int32_t channels);
 /* Whether a data set has what --sampler and --shuffle-window need: ERR_ARG, ERR_UNSUPPORTED. */

@@ -7,6 +7,7 @@
 #include "inception/job/trained_classes.h"
 #include "inception/job/transforms.h"
 #include "towers/data/loading/fold.h"
+#include "towers/data/remote/remote_fetch.h"
 #include "towers/data/shards/shard_set.h"
 #include "towers/data/sources/folder.h"
 #include "towers/files/json.h"
@@ -90,9 +91,10 @@ static void progress_show(void *context, int64_t done, int64_t all)
     fflush(stderr);
 }
 
-SourceConfig job_source(const Options *o, const char *path, const Model *model)
+SourceConfig job_source(const Options *o, const JobFiles *files, const char *path, const Model *model)
 {
     return (SourceConfig){.path = path,
+                          .fetch = files->fetch ? remote_fetch_door(files->fetch) : NULL,
                           .val_split = o->val_split,
                           .equal_apart = !o->join_equal,
                           .label_base = o->label_base,
@@ -228,7 +230,7 @@ static Status sets_open(const Options *o, JobFiles *files)
          exports = options_use(o) == USE_EXPORT; /* a network that has its classes */
     TRY(job_data_here(o, files, &path));
     if (!path) TRY(usual_data_find(o, job->program.model, &path));
-    SourceConfig config = job_source(o, path, job->program.model);
+    SourceConfig config = job_source(o, files, path, job->program.model);
     Status st = o->fold ? folds_open(o, &config, files) : sources_open(o, &config, files);
     bool typed = o->origin[OPTION_ID_data_path] == ORIGIN_COMMAND_LINE;
     if (st == ERR_ARG && !typed && o->where[OPTION_ID_data_path] && access(path, F_OK) != 0) {

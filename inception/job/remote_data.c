@@ -6,9 +6,11 @@
 #include "inception/options/settle.h"
 #include "kernels/base/clock.h"
 #include "towers/away/run_store.h"
-#include "towers/data/remote/remote_set.h"
+#include "towers/data/remote/remote_fetch.h"
+#include "towers/data/remote/remote_view.h"
+#include "towers/data/shards/sidecar.h"
 #include "towers/files/json.h"
-#include "towers/remote/s3.h"
+#include "towers/remote/room.h"
 #include "towers/train/summary.h"
 
 /* ---- progress: one line on a terminal; elsewhere a line at each tenth */
@@ -49,41 +51,96 @@ static void again_show(void *context, const char *line)
     text_printf(stderr, "%s\n", line);
 }
 
+/* ---- the limit */
+
+/* "200G"; 0 if it is not given, -1 if it is no size. */
+static int64_t limit_of(const Options *o)
+{
+    static const char units[] = "KMGT";
+    char *end = NULL;
+    if (!o->cache_limit) return 0;
+    double size = strtod(o->cache_limit, &end);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    if (end == o->cache_limit || (*end && (!unit || end[1]))) return -1;
+    for (int i = 0; unit && i <= unit - units; i++) size *= 1024;
+    return size >= 1 && size < 0x1p60 ? (int64_t)size : -1;
+}
+
+static Status limit_check(const Options *o)
+{
+    if (limit_of(o) >= 0) return OK;
+    return FAIL(ERR_ARG, "--cache-limit '%s': expected a size, e.g. 200G or 500M", o->cache_limit);
+}
+
 /* ---- bringing */
 
-static Status set_bring(const Options *o, const char *address, RemoteSet *set, char *line, size_t bytes)
+/* While a set is read, where no line of progress is. */
+static void again_print(void *context, const char *line)
+{
+    (void)context;
+    text_printf(stderr, "%s\n", line);
+}
+
+/* What brings a set: `usual` is where the folder is kept, `s3` the keys, which the caller frees; `shown` is NULL while the set is read. */
+static Status cache_configure(const Options *o, const char *address, BringShown *shown, char usual[PATH_BYTES],
+                              S3Access **s3, CacheConfig *config)
+{
+    *s3 = NULL;
+    TRY(limit_check(o));
+    *config = (CacheConfig){.dir = o->cache_dir,
+                            .offline = o->dry_run || o->print_config,
+                            .limit = limit_of(o),
+                            .patience = {.net_timeout = o->net_timeout, .stall_seconds = o->stall},
+                            .progress = o->quiet || !shown ? NULL : state_show,
+                            .again = o->quiet ? NULL
+                                     : shown  ? again_show
+                                              : again_print,
+                            .context = shown};
+    if (!config->dir) {
+        TRY(cache_folder("data", usual));
+        config->dir = usual;
+    }
+    if (strstr(address, "s3://")) TRY(s3_access_find(o->s3_endpoint, s3));
+    config->patience.s3 = *s3;
+    return OK;
+}
+
+/* What is said of a set: what was brought, and what comes while it is read. */
+static void set_line(const RemoteSet *set, const char *dir, double seconds, char *line, size_t bytes)
+{
+    const CacheState *now = &set->state;
+    int later = 0;
+    int64_t later_bytes = 0;
+    for (int i = 0; i < set->objects.count; i++) {
+        const CachedObject *o = &set->objects.object[i];
+        later += o->later && !o->here;
+        if (o->later && !o->here) later_bytes += o->bytes;
+    }
+    Text text = text_start(line, bytes);
+    text_add(&text, "data: %d objects, %.1f MB, %sin '%.1000s'", now->objects, (double)now->bytes / 1e6,
+             now->brought || later ? "" : "all ", dir);
+    if (now->brought)
+        text_add(&text, "; %d of them, %.1f MB, were downloaded in %.1f s with %d retries", now->brought,
+                 (double)now->came / 1e6, seconds, now->retries);
+    if (later) text_add(&text, "; %d of them, %.1f MB, come while they are read", later, (double)later_bytes / 1e6);
+    if (!now->brought && !later) text_add(&text, ": no network was needed");
+    if (set->others) text_add(&text, "; %d other objects of the listed folders are no shards", set->others);
+}
+
+/* `view`: shards may come later. */
+static Status set_bring(const Options *o, const char *address, bool view, RemoteSet *set, char *line, size_t bytes)
 {
     char usual[PATH_BYTES];
-    S3Access *s3 = NULL;
+    S3Access *s3;
+    CacheConfig config;
     BringShown shown = {.tty = isatty(STDERR_FILENO), .since = clock_ns()};
-    CacheConfig config = {.dir = o->cache_dir,
-                          .offline = o->dry_run || o->print_config,
-                          .patience = {.net_timeout = o->net_timeout, .stall_seconds = o->stall},
-                          .progress = o->quiet ? NULL : state_show,
-                          .again = o->quiet ? NULL : again_show,
-                          .context = &shown};
-    if (!config.dir) {
-        TRY(cache_folder("data", usual));
-        config.dir = usual;
-    }
-    if (strstr(address, "s3://")) TRY(s3_access_find(o->s3_endpoint, &s3));
-    config.patience.s3 = s3;
-    Status st = remote_set_bring(&config, address, set);
+    TRY(cache_configure(o, address, &shown, usual, &s3, &config));
+    Status st = view ? remote_set_view(&config, address, set) : remote_set_bring(&config, address, set);
+    if (st == OK && !view) st = cache_hold(&config, &set->objects); /* it is read as files of this machine */
     s3_access_free(s3);
     if (shown.tty && shown.begun) fputs("\r\33[K", stderr);
     TRY(st);
-    const CacheState *now = &set->state;
-    if (now->brought)
-        snprintf(
-            line, bytes,
-            "data: %d objects, %.1f MB, in '%.1000s'; %d of them, %.1f MB, were downloaded in %.1f s with %d retries",
-            now->objects, (double)now->bytes / 1e6, config.dir, now->brought, (double)now->came / 1e6,
-            (double)(clock_ns() - shown.since) / 1e9, now->retries);
-    else
-        snprintf(line, bytes, "data: %d objects, %.1f MB, all in '%.1000s': no network was needed", now->objects,
-                 (double)now->bytes / 1e6, config.dir);
-    Text text = text_behind(line, bytes);
-    if (set->others) text_add(&text, "; %d other objects of the listed folders are no shards", set->others);
+    set_line(set, config.dir, (double)(clock_ns() - shown.since) / 1e9, line, bytes);
     return OK;
 }
 
@@ -122,6 +179,7 @@ static Status endpoint_settle(Options *o)
 Status remote_settle(Options *o)
 {
     char here[PATH_BYTES], full[PATH_BYTES];
+    TRY(limit_check(o));
     if (o->s3_endpoint) TRY(s3_endpoint_check(o->s3_endpoint));
     bool copies = o->upload && strcmp(o->upload, "none") != 0;
     if (copies) TRY(run_store_check(o->upload, "--upload"));
@@ -140,12 +198,26 @@ Status arguments_bring(Options *o, int first)
         RemoteSet set;
         TRY(list_check(o->arguments[i]));
         if (!is_address(o->arguments[i])) continue;
-        TRY(set_bring(o, o->arguments[i], &set, line, sizeof line));
+        TRY(set_bring(o, o->arguments[i], false, &set, line, sizeof line));
         Status st = option_settle_argument(o, i, set.path);
         remote_set_free(&set);
         TRY(st);
         if (!o->quiet) text_printf(stderr, "%s\n", line);
     }
+    return OK;
+}
+
+Status address_index(const Options *o, const char *address, FILE *to)
+{
+    char line[2048];
+    RemoteSet set;
+    int shards = 0;
+    TRY(list_check(address));
+    TRY(set_bring(o, address, true, &set, line, sizeof line));
+    for (int i = 0; i < set.objects.count; i++) shards += set.objects.object[i].later;
+    text_printf(to, "%d shards with %" PRId64 " samples; their index is in the cache\n", shards, set.samples);
+    if (!o->quiet) text_printf(stderr, "%s\n", line);
+    remote_set_free(&set);
     return OK;
 }
 
@@ -156,7 +228,7 @@ static json_t *objects_json(const char *address, const CachedObjects *list)
     json_t *objects = json_array();
     for (int i = 0; objects && i < list->count; i++) {
         const CachedObject *o = &list->object[i];
-        if (o->absent) continue;
+        if (o->absent || ends_with(o->address, "/" SIDECAR_NAME)) continue;
         json_array_append_new(objects, json_pack("{s:o, s:I, s:o}", "address", json_text(o->address), "bytes",
                                                  (json_int_t)o->bytes, "version", json_text(o->version)));
     }
@@ -193,6 +265,79 @@ static Status objects_compare(const JobFiles *files, const CachedObjects *list)
     return st;
 }
 
+/* What brings the shards of a set from now on; it takes the objects of the set. */
+static Status fetch_begin(const Options *o, JobFiles *files, RemoteSet *set)
+{
+    char usual[PATH_BYTES];
+    CacheConfig config;
+    TRY(cache_configure(o, o->data_path, NULL, usual, &files->s3, &config));
+    return remote_fetch_create(&config, options_use(o) == USE_LEARN && config.limit <= 0, set, &files->fetch);
+}
+
+/* What is larger than the cache must be read window by window. */
+static Status window_choose(Options *o, JobFiles *files, int64_t all, int64_t largest)
+{
+    /* shards beside a window: two of an evaluation, or those with which the next window begins; and what is read ahead of these */
+    enum { BESIDE = 2, SPARE = 4 };
+    int64_t limit = limit_of(o), fit = largest > 0 ? limit / largest : 0;
+    if (limit <= 0 || all <= limit) return OK;
+    bool trains = options_use(o) == USE_LEARN || options_use(o) == USE_TIME;
+    if (fit < BESIDE + trains)
+        return FAIL(ERR_ARG, "--cache-limit %s is less than %d shards, of up to %" PRId64 " bytes: expected more",
+                    o->cache_limit, BESIDE + trains, largest);
+    if (!trains) return OK;
+    if (o->sampler == SAMPLER_BALANCED || o->fold)
+        return FAIL(ERR_ARG,
+                    "%s takes samples out of all shards, %" PRId64
+                    " bytes; --cache-limit %s allows less of them at once",
+                    o->fold ? "--fold" : "--sampler balanced", all, o->cache_limit);
+    if (o->shuffle_window > fit - BESIDE)
+        return FAIL(ERR_ARG,
+                    "--shuffle-window %" PRId64 " needs as many shards at once, of up to %" PRId64
+                    " bytes, and %d more; --cache-limit %s allows --shuffle-window %" PRId64,
+                    o->shuffle_window, largest, BESIDE, o->cache_limit, fit - BESIDE);
+    if (o->shuffle_window > 0) return OK;
+    if (job_resumes(files))
+        return FAIL(ERR_ARG,
+                    "the run began without --shuffle-window, so that each step needs samples of all shards, %" PRId64
+                    " bytes; --cache-limit %s allows less of them at once",
+                    all, o->cache_limit);
+    int64_t window = fit > SPARE + 2 ? (fit - SPARE) / 2 : 1;
+    option_settle_int(o, OPTION_ID_shuffle_window, window);
+    settled_note(files,
+                 "--shuffle-window %" PRId64 ", chosen by --cache-limit %s, into which %" PRId64
+                 " shards of up to %.1f MB fit: this window, the next, and some to evaluate",
+                 window, o->cache_limit, fit, (double)largest / 1e6);
+    return OK;
+}
+
+Status remote_window_settle(Options *o, JobFiles *files)
+{
+    const char *path;
+    int64_t all = 0, largest = 0;
+    Use use = options_use(o);
+    if (!o->cache_limit || (use != USE_LEARN && use != USE_TIME && use != USE_EVALUATE)) return OK;
+    TRY(job_data_here(o, files, &path));
+    if (!files->fetch) return OK;
+    const CachedObjects *objects = remote_fetch_objects(files->fetch);
+    for (int i = 0; i < objects->count; i++) {
+        if (!objects->object[i].later) continue;
+        all += objects->object[i].bytes;
+        if (objects->object[i].bytes > largest) largest = objects->object[i].bytes;
+    }
+    return window_choose(o, files, all, largest);
+}
+
+static Status objects_note(const Options *o, JobFiles *files, const RemoteSet *set)
+{
+    TRY(objects_compare(files, &set->objects));
+    json_t *root = objects_json(o->data_path, &set->objects);
+    files->objects = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    files->job.objects = files->objects;
+    json_decref(root);
+    return files->objects ? OK : FAIL(ERR_MEMORY, "no memory for the list of objects");
+}
+
 Status job_data_here(const Options *o, JobFiles *files, const char **path)
 {
     char line[2048];
@@ -201,17 +346,13 @@ Status job_data_here(const Options *o, JobFiles *files, const char **path)
     if (!*path || files->data_here || o->dataset == DATASET_SYNTHETIC) return OK;
     TRY(list_check(*path));
     if (!is_address(*path)) return OK;
-    TRY(set_bring(o, o->data_path, &set, line, sizeof line));
-    Status st = objects_compare(files, &set.objects);
-    json_t *root = st == OK ? objects_json(o->data_path, &set.objects) : NULL;
-    files->objects = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
-    json_decref(root);
-    if (st == OK && !files->objects) st = FAIL(ERR_MEMORY, "no memory for the list of objects");
+    TRY(set_bring(o, o->data_path, true, &set, line, sizeof line));
+    Status st = objects_note(o, files, &set);
+    if (st == OK) st = fetch_begin(o, files, &set);
     if (st == OK) {
         files->data_here = set.path;
         set.path = NULL;
         *path = files->data_here;
-        files->job.objects = files->objects;
         settled_note(files, "%s", line);
     }
     remote_set_free(&set);

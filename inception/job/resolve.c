@@ -19,10 +19,10 @@
  * cannot be opened, which job_data_open reports. */
 typedef enum TrainingPhotos { PHOTOS_NONE, PHOTOS_FEW, PHOTOS_MANY } TrainingPhotos;
 
-static TrainingPhotos training_photos(const Options *o, const char *path, const Model *model)
+static TrainingPhotos training_photos(const Options *o, const JobFiles *files, const char *path, const Model *model)
 {
     Source *train;
-    SourceConfig config = job_source(o, path, model);
+    SourceConfig config = job_source(o, files, path, model);
     config.whole = o->fold || !model->classes;
     config.group = o->fold_group && !fold_folder(o->fold_group) ? o->fold_group : NULL;
     if (!path || o->dataset == DATASET_SYNTHETIC || source_open(&config, SPLIT_TRAIN, &train) != OK) return PHOTOS_NONE;
@@ -46,7 +46,7 @@ static Status default_recipe_choose(Options *o, const Model *model, JobFiles *fi
     const char *path;
     if (options_use(o) != USE_LEARN || o->recipe || job_resumes(files)) return OK;
     TRY(job_data_here(o, files, &path));
-    TrainingPhotos photos = training_photos(o, path, model);
+    TrainingPhotos photos = training_photos(o, files, path, model);
     if (photos == PHOTOS_NONE) return OK;
     if (photos == PHOTOS_MANY || model->classes == 0) return upright_choose(o);
     if (option_origin(o, "opt") < ORIGIN_RUN) {
@@ -162,6 +162,7 @@ Status job_resolve(Options *o, JobFiles *files)
     if (model->file) TRY(own_network_settle(o, model, files));
     TRY(default_recipe_choose(o, model, files));
     TRY(converted_follow(o, files));
+    TRY(remote_window_settle(o, files));
     if (!option_is_set(o, "momentum")) option_settle_real(o, OPTION_ID_momentum, optimizer_choices[o->opt].momentum);
     if (o->reduce_dtype != REDUCE_FP32 && !option_is_set(o, "reduce")) /* the only way that has 16 bits */
         option_settle_choice(o, OPTION_ID_reduce, REDUCE_FAST);

@@ -43,7 +43,7 @@ same warm
 [[ ! -s requests ]] || complain "a warm cache asks: $(cat requests)"
 grep -q "no network was needed" warm.out warm.err || complain "a warm cache is not said"
 # but an object that is not as long as it was comes anew
-truncate -s 1000 "$(find "$XDG_CACHE_HOME" -name set-train-000002.tar -path '*good/tar*')"
+truncate -s 1000 "$(find "$XDG_CACHE_HOME" -name set-train-000002.tar -path '*data/good/tar*')"
 train mended --data-path "$base/good/$tars" || complain "a cache with a file that was cut: $(cat mended.err)"
 same mended
 [[ $(grep -vc '^HEAD' requests) == 1 ]] || complain "to mend one object, all of these are asked for: $(cat requests)"

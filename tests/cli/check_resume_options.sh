@@ -23,7 +23,7 @@ declare -A other=(
     [features]=- [sample-interval]=- [log-interval]="--log-interval 1" [eval-interval]="--eval-interval 0" [patience]="--patience 5" [min-delta]="--patience 5 --min-delta 0.1" [stop-at]="--stop-at 1" [stop-epoch]="--stop-epoch 5" [prometheus]="--prometheus $work/x.prom" [mlperf-log]="--mlperf-log Example" [mlperf-division]="--mlperf-log Example --mlperf-division closed" [metrics-interval]="--metrics-interval 4" [summary-interval]="--summary-interval 1"
     [json]=--json [towers-view]=--towers-view [color]=--no-color
     [quiet]=- [output-dir]=- [experiment]=- [resume]=- [recipe]=- [config]=- [dry-run]=- [print-config]=- [help]=- [help-all]=-
-    [pretrained]=- [from-scratch]=- [reset-head]=- [weights-key]=- [weights-table]=- [mirror]="--mirror http://127.0.0.1" [stall]="--stall 5" [net-timeout]="--net-timeout 5" [cache-dir]="--cache-dir $work/data-cache" [s3-endpoint]="--s3-endpoint http://127.0.0.1:9"
+    [pretrained]=- [from-scratch]=- [reset-head]=- [weights-key]=- [weights-table]=- [mirror]="--mirror http://127.0.0.1" [stall]="--stall 5" [net-timeout]="--net-timeout 5" [cache-dir]="--cache-dir $work/data-cache" [cache-limit]="--cache-limit 1G" [s3-endpoint]="--s3-endpoint http://127.0.0.1:9"
 )
 listed=0 free=0
 while read -r line; do

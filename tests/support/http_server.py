@@ -13,6 +13,7 @@ The first part of a path says how: /good/FILE; /norange/FILE without resumption;
 /nohead/FILE answers HEAD with 405; CONNECT is answered 403; /forbidden/FILE answers 403;
 /limited/FILE answers 429 once and asks to wait a second, /later/FILE 503 and asks to wait a hundred; /hangup/FILE closes the connection once
 without an answer; /tagged/FILE has an ETag and breaks off once; /changed/FILE breaks off once in other bytes of an older ETag; /wrong/FILE sends zeros once;
+/gated/FILE has an ETag of its time and length, and is sent when LOG.gates/NAME, the last part of FILE, is not there;
 /versions/FILE answers HEAD with another version than GET; /none/FILE answers 204; /encoded/FILE says that it is encoded; /vast/FILE that it
 has 2^62 bytes. Answers to HEAD are the headers alone.
 Every request is a line of LOG: path, range, condition of the range.
@@ -77,12 +78,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if how == "hangup" and count == 1:
             self.close_connection = True
             return self.connection.shutdown(socket.SHUT_RDWR)
+        while how == "gated" and not head and os.path.exists(os.path.join(sys.argv[2] + ".gates", os.path.basename(path))):
+            time.sleep(0.02)
+        if how == "gated" and not os.path.isfile(path):
+            return self.headers_end(404, 0)
         with open(path, "rb") as file:
             content = file.read()
+            state = os.fstat(file.fileno())
         size, first = len(content), 0
-        tag = {"versions": '"1"' if head else '"2"', "tagged": '"1"', "changed": '"1"' if count == 1 else '"2"'}.get(how)
+        tag = {"versions": '"1"' if head else '"2"', "tagged": '"1"', "changed": '"1"' if count == 1 else '"2"',
+               "gated": f'"{state.st_mtime_ns:x}-{size:x}"'}.get(how)
         extra = [("ETag", tag)] if tag else [("Content-Encoding", "gzip")] if how == "encoded" else []
-        if (how == "changed" or how == "wrong") and count == 1 and not name.endswith((".json", ".txt")):
+        if (how == "changed" or how == "wrong") and count == 1 and not name.endswith((".json", ".txt", ".index")):
             content = bytes(size)
         if asked and how not in ("norange", "cutfar") and condition in (None, tag):
             first = int(asked.split("=")[1].rstrip("-"))

@@ -2,6 +2,7 @@
 #include "towers/remote/cache.h"
 
 #include <dirent.h>
+#include <stdatomic.h>
 #include <sys/file.h>
 #include <xxhash.h>
 
@@ -99,6 +100,14 @@ Status cache_place(const CacheConfig *config, const char *address, char path[PAT
     return OK;
 }
 
+Status cache_view_place(const CacheConfig *config, const char *address, char path[PATH_BYTES])
+{
+    TRY(place(config, address, "view", "", path));
+    size_t bytes = strlen(path);
+    if (path[bytes - 1] == '/') path[bytes - 1] = 0;
+    return OK;
+}
+
 Status cache_note_place(const CacheConfig *config, const char *address, const char *end, char path[PATH_BYTES])
 {
     return place(config, address, "about", end, path);
@@ -113,11 +122,44 @@ static Status partial_place(const CacheConfig *config, const CachedObject *o, ch
     return place(config, o->address, "partial", end, path);
 }
 
-static Status folder_create(const char *path)
+Status folder_of_create(const char *path)
 {
     char folder[PATH_BYTES];
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
     return directory_create(folder);
+}
+
+Status cache_host_place(const CacheConfig *config, const char *address, const char *name, char path[PATH_BYTES])
+{
+    Address a;
+    char host[PATH_BYTES];
+    TRY(host_place(config, address, &a, host));
+    if (snprintf(path, PATH_BYTES, "%s/%s", host, name) < PATH_BYTES) return OK;
+    return FAIL(ERR_ARG, "'%s': the path in the cache is too long", address);
+}
+
+Status cache_coming(const CacheConfig *config, const CachedObject *object, int64_t *bytes)
+{
+    char path[PATH_BYTES];
+    struct stat info;
+    TRY(partial_place(config, object, path));
+    bool is = stat(path, &info) == 0;
+    int64_t blocks = is ? (int64_t)info.st_blocks * 512 : 0;
+    *bytes = !is ? 0 : blocks > info.st_size ? blocks : (int64_t)info.st_size;
+    return OK;
+}
+
+/* Behind the end of what has come, whose length says how far the download is. */
+Status cache_reserve(const CacheConfig *config, const CachedObject *object)
+{
+    char path[PATH_BYTES];
+    TRY(partial_place(config, object, path));
+    TRY(folder_of_create(path));
+    int fd = regular_open(path, O_WRONLY | O_CREAT | O_NOFOLLOW, NULL);
+    if (fd < 0) return FAIL(ERR_IO, "cannot write '%s': %s", path, strerror(errno));
+    bool full = fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, object->bytes) != 0 && errno == ENOSPC;
+    close(fd);
+    return full ? FAIL(ERR_IO, "cannot write '%s': %s", path, strerror(ENOSPC)) : OK;
 }
 
 /* ---- what is here */
@@ -140,11 +182,38 @@ static Status object_look(const CacheConfig *config, CachedObject *o)
     return OK;
 }
 
+/* An object that is not what a caller knows it to be. */
+static Status object_demand(const CachedObject *o)
+{
+    const CachedObject *was = o->was;
+    if (!was || o->bytes < 0 || (o->bytes == was->bytes && !strcmp(o->version, was->version))) return OK;
+    return FAIL(
+        ERR_FORMAT, "%s has changed: it had %" PRId64 " bytes and the version %s, now it has %" PRId64 " and %s",
+        o->address, was->bytes, *was->version ? was->version : "(none)", o->bytes, *o->version ? o->version : "(none)");
+}
+
+Status cache_open(const CacheConfig *config, const CachedObject *object, int *fd)
+{
+    char path[PATH_BYTES];
+    struct stat info;
+    *fd = -1;
+    TRY(cache_place(config, object->address, path));
+    int opened = regular_open(path, O_RDONLY | O_NOFOLLOW, NULL);
+    if (opened < 0) return OK;
+    int locked;
+    while ((locked = flock(opened, LOCK_SH)) != 0 && errno == EINTR) continue;
+    if (locked == 0 && fstat(opened, &info) == 0 && info.st_nlink > 0 && info.st_size == object->bytes)
+        *fd = opened;
+    else
+        close(opened);
+    return OK;
+}
+
 static Status about_write(const CacheConfig *config, const CachedObject *o)
 {
     char about[PATH_BYTES];
     TRY(place(config, o->address, "about", ".json", about));
-    TRY(folder_create(about));
+    TRY(folder_of_create(about));
     char *slash = strrchr(about, '/');
     *slash = 0;
     json_t *root = o->absent ? json_pack("{s:o, s:b}", "address", json_text(o->address), "absent", 1)
@@ -212,6 +281,11 @@ static Status slot_failed(const Bring *b, const CacheSlot *slot)
                 b->state->objects - b->state->wanted + b->state->brought, b->state->objects, b->config->dir);
 }
 
+static Status stop_heed(const Bring *b)
+{
+    return b->config->stop && atomic_load(b->config->stop) ? FAIL(ERR_IO, "downloads are ended") : OK;
+}
+
 /* ---- lengths and versions */
 
 /* An object that is not there is one that was not wanted, or an error. Stores also answer 403 for one that is not there, to whom may not list
@@ -235,6 +309,7 @@ static Status question_answered(Bring *b, CacheSlot *slot)
     if (o->bytes > OBJECT_BYTES_MOST)
         return FAIL(ERR_FORMAT, "%s: the server says that it has %" PRId64 " bytes; expected at most %" PRId64,
                     o->address, o->bytes, OBJECT_BYTES_MOST);
+    TRY(object_demand(o));
     return o->absent && !o->denied ? about_write(b->config, o) : OK;
 }
 
@@ -253,6 +328,7 @@ static Status questions_ask(Bring *b)
             slot_start(b, slot, &b->list->object[next++], (Transfer){.fd = -1, .head = true, .bytes = -1});
             active++;
         }
+        TRY(stop_heed(b));
         if (active) TRY(transport_wait(b->transport, TURN_MS));
     } while (active);
     return OK;
@@ -278,7 +354,7 @@ static Status partial_open(const Bring *b, CacheSlot *slot, const CachedObject *
     *fd = -1;
     *busy = false;
     TRY(partial_place(b->config, o, slot->partial));
-    TRY(folder_create(slot->partial));
+    TRY(folder_of_create(slot->partial));
     for (int i = 0; i < LOST_TRIES && lost; i++) {
         if (*fd >= 0) close(*fd);
         *fd = regular_open(slot->partial, O_WRONLY | O_CREAT | O_NOFOLLOW, NULL);
@@ -298,11 +374,8 @@ static Status partial_open(const Bring *b, CacheSlot *slot, const CachedObject *
 /* One process at a time gives names in the folder of a host, so that data and what is known of them are of one version. */
 static Status names_lock(const CacheConfig *config, const char *address, int *fd)
 {
-    char path[PATH_BYTES], host[PATH_BYTES];
-    Address a;
-    TRY(host_place(config, address, &a, host));
-    if (snprintf(path, sizeof path, "%s/lock", host) >= PATH_BYTES)
-        return FAIL(ERR_ARG, "'%s': the path in the cache is too long", address);
+    char path[PATH_BYTES];
+    TRY(cache_host_place(config, address, "lock", path));
     *fd = regular_open(path, O_WRONLY | O_CREAT | O_NOFOLLOW, NULL);
     if (*fd < 0) return FAIL(ERR_IO, "cannot write '%s': %s", path, strerror(errno));
     while (flock(*fd, LOCK_EX) != 0)
@@ -351,7 +424,7 @@ static Status download_publish(const Bring *b, CacheSlot *slot)
         return FAIL(ERR_FORMAT, "%s has changed while it was downloaded; begin again when it is whole", o->address);
     if (fsync(slot->t.fd) != 0) return FAIL(ERR_IO, "cannot write '%s': %s", slot->partial, strerror(errno));
     TRY(cache_place(b->config, o->address, path));
-    TRY(folder_create(path));
+    TRY(folder_of_create(path));
     TRY(names_lock(b->config, o->address, &lock));
     Status st =
         unlink(path) == 0 || errno == ENOENT ? OK : FAIL(ERR_IO, "cannot replace '%s': %s", path, strerror(errno));
@@ -395,6 +468,7 @@ static Status download_begin(Bring *b, CacheSlot *slot, CachedObject *o)
         if (st == OK && whole) {
             *o = found;
             object_counted(b, o);
+            st = object_demand(o);
         }
         return st;
     }
@@ -411,12 +485,17 @@ static Status download_begin(Bring *b, CacheSlot *slot, CachedObject *o)
     return OK;
 }
 
+static bool is_settled(const CachedObject *o)
+{
+    return o->here || o->later;
+}
+
 /* The next object from `from` on that is neither here nor in a slot; the count if there is none. */
 static int object_next(Bring *b, int from)
 {
-    while (b->first < b->list->count && b->list->object[b->first].here) b->first++;
+    while (b->first < b->list->count && is_settled(&b->list->object[b->first])) b->first++;
     for (from = from > b->first ? from : b->first; from < b->list->count; from++) {
-        bool taken = b->list->object[from].here;
+        bool taken = is_settled(&b->list->object[from]);
         for (int i = 0; i < SLOTS && !taken; i++) taken = b->slot[i].object == &b->list->object[from];
         if (!taken) break;
     }
@@ -433,7 +512,7 @@ static Status others_wait(Bring *b)
     int64_t seconds = b->config->patience.net_timeout > 0 ? b->config->patience.net_timeout : WAIT_SECONDS;
     TRY(partial_place(b->config, o, path));
     int64_t bytes = stat(path, &info) == 0 ? (int64_t)info.st_size : -1, now = clock_ns();
-    if (next != b->waits) {
+    if (next != b->waits && !b->config->shared) {
         snprintf(line, sizeof line, "%.1000s: another process downloads it; waiting for that", o->address);
         if (b->config->again) b->config->again(b->config->context, line);
     }
@@ -463,6 +542,7 @@ static Status downloads_run(Bring *b)
         }
         left = left || object_next(b, 0) < b->list->count;
         if (!left) break;
+        TRY(stop_heed(b));
         TRY(transport_is_idle(b->transport) ? others_wait(b) : transport_wait(b->transport, TURN_MS));
     }
     return OK;
@@ -470,15 +550,17 @@ static Status downloads_run(Bring *b)
 
 static Status space_check(const Bring *b)
 {
-    char path[PATH_BYTES];
-    struct stat info;
+    int64_t come;
     uint64_t spare;
     int64_t more = b->state->missing;
+    int wanted = b->state->wanted;
     for (int i = 0; i < b->list->count; i++) {
         const CachedObject *o = &b->list->object[i];
         if (o->here) continue;
-        TRY(partial_place(b->config, o, path));
-        if (stat(path, &info) == 0) more -= info.st_size < o->bytes ? info.st_size : o->bytes;
+        if (o->later && b->config->limit > 0) continue; /* room is made when it comes */
+        if (o->later) more += o->bytes, wanted++;
+        TRY(cache_coming(b->config, o, &come));
+        more -= come < o->bytes ? come : o->bytes;
     }
     TRY(directory_create(b->config->dir));
     TRY(disk_spare(b->config->dir, &spare));
@@ -486,8 +568,8 @@ static Status space_check(const Bring *b)
     return FAIL(
         ERR_IO,
         "%d objects with %.1f MB are to come into '%s', but its disk has %.1f MB free: choose a folder on a larger "
-        "one with --cache-dir",
-        b->state->wanted, (double)more / 1e6, b->config->dir, (double)spare / 1e6);
+        "one with --cache-dir, or keep a part of them at a time with --cache-limit",
+        wanted, (double)more / 1e6, b->config->dir, (double)spare / 1e6);
 }
 
 static void state_fill(const CachedObjects *list, CacheState *state)
@@ -497,9 +579,9 @@ static void state_fill(const CachedObjects *list, CacheState *state)
         const CachedObject *o = &list->object[i];
         if (o->absent) continue;
         state->objects++;
-        state->wanted += !o->here;
+        state->wanted += !is_settled(o);
         if (o->bytes > 0) state->bytes += o->bytes;
-        if (o->bytes > 0 && !o->here) state->missing += o->bytes;
+        if (o->bytes > 0 && !is_settled(o)) state->missing += o->bytes;
     }
 }
 
@@ -557,7 +639,9 @@ Status cache_bring(const CacheConfig *config, CachedObjects *list, CacheState *s
         CachedObject *o = &list->object[i];
         TRY(object_look(config, o));
         all = all && o->here;
-        if (o->here || o->optional) continue;
+        if (o->here) TRY(object_demand(o));
+        bool known = o->later && o->bytes >= 0; /* as far as this call needs it, if it may ask nobody */
+        if (o->here || o->optional || known) continue;
         if (!lacking++) first = o;
     }
     state_fill(list, state);

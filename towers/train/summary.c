@@ -134,6 +134,7 @@ Status summary_images(TowerProcess *p, const Batch *batch)
 typedef struct DataWork {
     LoaderClocks clocks;
     int64_t images, rotated;
+    SourceTraffic traffic; /* of its machine */
 } DataWork;
 
 static DataWork work_of(const TowerProcess *p)
@@ -143,6 +144,7 @@ static DataWork work_of(const TowerProcess *p)
     DataWork work = {.clocks = ledger_row(p->ledger, last, p->done)->loader};
     if (leads_node(&p->place)) work.images = atomic_load(&run->images);
     if (leads_node(&p->place)) work.rotated = atomic_load(&run->rotated);
+    if (leads_node(&p->place)) source_traffic(p->job->train, &work.traffic);
     return work;
 }
 
@@ -162,6 +164,9 @@ static Status work_sum(TowerProcess *p, DataWork *all)
         all->clocks.warnings += one->warnings;
         all->images += work[r].images;
         all->rotated += work[r].rotated;
+        all->traffic.bytes += work[r].traffic.bytes;
+        all->traffic.retries += work[r].traffic.retries;
+        all->traffic.wait_ns += work[r].traffic.wait_ns;
     }
     free(work);
     return st;
@@ -170,21 +175,25 @@ static Status work_sum(TowerProcess *p, DataWork *all)
 Status summary_data(TowerProcess *p)
 {
     const LedgerRun *run = &p->ledger->run;
-    char text[512];
+    char text[768], network[160] = "";
     DataWork work;
     if (!p->job->run_dir) return OK;
     TRY(work_sum(p, &work));
     if (!p->metrics || p->done <= atomic_load(&run->first_step)) return OK;
     const LoaderClocks *all = &work.clocks;
     rotated_note(p, work.rotated, work.images, "training");
+    if (source_info(p->job->train)->elsewhere)
+        snprintf(network, sizeof network,
+                 ", \"network\": {\"bytes\": %" PRId64 ", \"retries\": %" PRId64 ", \"wait_ns\": %" PRId64 "}",
+                 work.traffic.bytes, work.traffic.retries, work.traffic.wait_ns);
     snprintf(text, sizeof text,
              "{\"first_step\": %" PRId64 ", \"last_step\": %" PRId64 ", \"images\": %" PRId64 ", \"read_ns\": %" PRId64
              ", \"decode_ns\": %" PRId64 ", \"resize_ns\": %" PRId64 ", \"augment_ns\": %" PRId64
              ", \"cause\": \"%s\", \"warnings\": %" PRId64 ", \"rotated\": %" PRId64
-             ", \"exif\": %s, \"bad_samples\": %" PRId64 "}\n",
+             ", \"exif\": %s, \"bad_samples\": %" PRId64 "%s}\n",
              atomic_load(&run->first_step) + 1, p->done, all->samples, all->read, all->decode, all->resize,
              all->augment, loader_cause(p->job->train, &(LoaderClocks){0}, all), all->warnings, work.rotated,
-             p->job->data.train.exif ? "true" : "false", p->run.bad_samples);
+             p->job->data.train.exif ? "true" : "false", p->run.bad_samples, network);
     if (text_replace(p->job->run_dir, DATA_SUMMARY, text) != OK)
         metrics_log(p->metrics, "no summary of the data: %s", status_message());
     return OK;

@@ -330,6 +330,7 @@ Status source_fold(Source **source, const FoldConfig *config, bool evaluation)
     s->ids = calloc((size_t)s->info.count + 1, sizeof *s->ids);
     s->info.shard_first = NULL;
     s->info.shards = 0;
+    s->info.elsewhere = false;
     *source = s;
     Status st = subset_fill(s, config, evaluation);
     if (st == OK) return OK;

@@ -149,16 +149,56 @@ static bool has_work(const Loader *l)
     return order_is_there(l, epoch) || l->order_users[epoch & 1] == 0;
 }
 
-/* At the first sample of a window, announce its shards and those of the next window to the storage, each once. */
+/* Number `number` of what is announced begins: true for the first who says so. */
+static bool hint_begins(Loader *l, int64_t number, int64_t *before)
+{
+    *before = atomic_load(&l->hinted);
+    if (number <= *before || !atomic_compare_exchange_strong(&l->hinted, before, number)) return false;
+    source_hint_window(l->config.source);
+    return true;
+}
+
+static void shards_hint(const Loader *l, int64_t epoch, int window)
+{
+    const Order *o = &l->order;
+    for (int place = window * o->window; place < (window + 1) * o->window && place < o->shards; place++)
+        source_hint_shard(l->config.source, order_shard(o, epoch, place));
+}
+
+/* At the first sample of a window, announce its shards and those of the next window to the storage, each once. Behind the last window of an
+ * epoch comes the first of the next one. */
 static void window_hint(Loader *l, int64_t epoch, int64_t position)
 {
     const Order *o = &l->order;
-    int window = order_window(o, epoch, position);
-    int64_t number = epoch * o->shards + window + 1, before = atomic_load(&l->hinted);
-    if (number <= before || !atomic_compare_exchange_strong(&l->hinted, &before, number)) return;
-    int first = (before == number - 1 && window > 0 ? window + 1 : window) * o->window;
-    for (int place = first; place < (window + 2) * o->window && place < o->shards; place++)
-        source_hint_shard(l->config.source, order_shard(o, epoch, place));
+    int window = order_window(o, epoch, position), last = (o->shards - 1) / o->window;
+    int64_t before, number = epoch * o->shards + window + 1;
+    if (!hint_begins(l, number, &before)) return;
+    bool known = before == number - 1 && window > 0;
+    if (!known) {
+        shards_hint(l, epoch, window);
+        source_hint_window(l->config.source);
+    }
+    shards_hint(l, epoch, window + 1);
+    if (window == last) shards_hint(l, epoch + 1, 0);
+}
+
+/* Shards that are read one behind another: at the first sample of each, it and some that follow. */
+static void shard_hint(Loader *l, int64_t epoch, int64_t position)
+{
+    enum { AHEAD = 2 };
+    const SourceInfo *info = source_info(l->config.source);
+    int least = 0, end = info->shards;
+    int64_t before;
+    while (end - least > 1) {
+        int middle = least + (end - least) / 2;
+        if (info->shard_first[middle] <= position)
+            least = middle;
+        else
+            end = middle;
+    }
+    if (!hint_begins(l, epoch * info->shards + least + 1, &before)) return;
+    for (int shard = least; shard <= least + AHEAD && shard < info->shards; shard++)
+        source_hint_shard(l->config.source, shard);
 }
 
 /* The message of a damaged sample at which the loader stops, with the ways on. */
@@ -176,7 +216,10 @@ static void piece_fill(Loader *l, SampleReader *reader, BatchPiece piece)
 {
     BatchBuffer *buffer = buffer_of(l, piece.number);
     pthread_mutex_unlock(&l->lock);
-    if (l->order.window) window_hint(l, buffer->batch.epoch, buffer->first + piece.first);
+    if (l->order.window)
+        window_hint(l, buffer->batch.epoch, buffer->first + piece.first);
+    else if (!l->config.shuffle && source_info(l->config.source)->elsewhere)
+        shard_hint(l, buffer->batch.epoch, buffer->first + piece.first);
     for (int32_t i = piece.first; i < piece.end; i++) {
         buffer->ids[i] = order_at(&l->order, buffer->batch.epoch, batch_buffer_position(buffer, i));
         source_hint(l->config.source, buffer->ids[i]);
@@ -441,6 +484,8 @@ void loader_destroy(Loader *l)
     pthread_cond_broadcast(&l->work);
     pthread_mutex_unlock(&l->lock);
     for (int i = 0; i < l->threads_count; i++) pthread_join(l->threads[i], NULL);
+    for (int i = 0; l->config.source && i < 2; i++)
+        source_hint_window(l->config.source); /* it needs no shard any more */
     for (int i = 0; l->buffers && i < l->buffers_count; i++) batch_buffer_free(&l->buffers[i]);
     free(l->buffers);
     for (int i = 0; l->workers && i < l->workers_count; i++) {

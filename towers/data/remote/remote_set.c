@@ -19,6 +19,7 @@ void remote_set_free(RemoteSet *set)
 {
     free(set->path);
     cached_objects_free(&set->objects);
+    names_free(&set->names);
     *set = (RemoteSet){0};
 }
 
@@ -29,8 +30,13 @@ static bool is_folder(const char *address)
 
 /* ---- the path in the cache */
 
+static Status shown_place(const CacheConfig *config, const RemoteSet *set, const char *address, char path[PATH_BYTES])
+{
+    return set->view ? cache_view_place(config, address, path) : cache_place(config, address, path);
+}
+
 /* Of one list: the braces stay as they are, behind the host. */
-static Status list_place(const CacheConfig *config, const char *list, size_t bytes, FILE *to)
+static Status list_place(const CacheConfig *config, const RemoteSet *set, const char *list, size_t bytes, FILE *to)
 {
     char plain[PATH_BYTES], place[PATH_BYTES], braced[PATH_BYTES];
     size_t count = 0;
@@ -44,7 +50,7 @@ static Status list_place(const CacheConfig *config, const char *list, size_t byt
     if (braces < path_begins) return FAIL(ERR_ARG, "an address has braces in its host; expected them in its path");
     TRY(address_parse(plain, &a));
     size_t before = (size_t)(a.path - plain);
-    TRY(cache_place(config, plain, place));
+    TRY(shown_place(config, set, plain, place));
     size_t path = path_decode(list + before, bytes - before - (is_folder(plain) && bytes > before), braced);
     fprintf(to, "%.*s%s", (int)(strlen(place) - path), place, braced);
     return OK;
@@ -62,7 +68,7 @@ static Status set_place(const CacheConfig *config, const char *address, RemoteSe
     TRY(draft_begin(&draft, "the path of a set"));
     for (const char *at = address; st == OK;) {
         const char *end = strstr(at, "::");
-        st = list_place(config, at, end ? (size_t)(end - at) : strlen(at), draft.to);
+        st = list_place(config, set, at, end ? (size_t)(end - at) : strlen(at), draft.to);
         if (!end) break;
         fputs("::", draft.to);
         at = end + 2;
@@ -262,7 +268,7 @@ static Status listed_add(const CacheConfig *config, RemoteSet *set, const char *
     size_t i;
     json_t *listing, *one;
     Status st = OK;
-    TRY(cache_place(config, folder, place));
+    TRY(shown_place(config, set, folder, place));
     TRY(listing_find(config, folder, &listing));
     const json_t *shards = json_object_get(listing, "shards");
     if (!json_array_size(shards)) TRY_OUT(listing_refuse(config, folder));
@@ -373,9 +379,10 @@ static Status folders_verify(const CacheConfig *config, const RemoteSet *set, co
                 first);
 }
 
-/* What a server lacks, or has otherwise, may be in an index or a list that has been mended there: it comes anew with the next call. */
-static void indexes_drop(const CacheConfig *config, const Names *names)
+/* What a server lacks, or has otherwise, may be in an index or a list that has been mended there. */
+void remote_set_forget(const CacheConfig *config, const RemoteSet *set)
 {
+    const Names *names = &set->names;
     char index[PATH_BYTES], place[PATH_BYTES];
     for (int i = 0; i < names->count; i++) {
         if (!is_folder(names->name[i]) || index_address(names->name[i], index) != OK) continue;
@@ -414,7 +421,7 @@ static Status folders_add(const CacheConfig *config, const Names *names, RemoteS
             continue;
         }
         st = kind_take(&kind, name);
-        if (st == OK) st = cache_place(config, name, place);
+        if (st == OK) st = shown_place(config, set, name, place);
         if (st == OK) fputs(place, draft.to);
         if (st == OK && is_folder(name)) st = folder_add(config, set, name);
     }
@@ -427,8 +434,9 @@ static Status folders_add(const CacheConfig *config, const Names *names, RemoteS
     return OK;
 }
 
-static Status names_bring(const CacheConfig *config, const Names *names, RemoteSet *set)
+static Status names_list(const CacheConfig *config, RemoteSet *set)
 {
+    const Names *names = &set->names;
     bool folders = false;
     for (int i = 0; i < names->count; i++) {
         if (!is_folder(names->name[i])) continue;
@@ -440,28 +448,30 @@ static Status names_bring(const CacheConfig *config, const Names *names, RemoteS
         bool classed = i > 0 && is_beside(names->name[i], names->name[i - 1]);
         if (!is_folder(names->name[i])) TRY(file_add(set, names->name[i], &classed));
     }
-    Status st = folders_add(config, names, set);
-    if (st == ERR_IO || st == ERR_FORMAT) indexes_drop(config, names);
-    if (st != OK) return st;
-    int brought = set->state.brought, retries = set->state.retries;
-    int64_t came = set->state.came;
-    st = cache_bring(config, &set->objects, &set->state);
-    if (st == ERR_IO || st == ERR_FORMAT) indexes_drop(config, names);
-    if (st != OK) return st;
-    set->state.brought += brought;
-    set->state.retries += retries;
-    set->state.came += came;
-    return folders_verify(config, set, names);
+    return folders_add(config, names, set);
+}
+
+Status remote_set_list(const CacheConfig *config, const char *address, bool view, RemoteSet *set)
+{
+    *set = (RemoteSet){.view = view};
+    Status st = set_place(config, address, set);
+    if (st == OK) st = braces_expand(address, &set->names);
+    if (st == OK) st = names_list(config, set);
+    if (st == ERR_IO || st == ERR_FORMAT) remote_set_forget(config, set);
+    if (st != OK) remote_set_free(set);
+    return st;
 }
 
 Status remote_set_bring(const CacheConfig *config, const char *address, RemoteSet *set)
 {
-    Names names = {0};
-    *set = (RemoteSet){0};
-    Status st = set_place(config, address, set);
-    if (st == OK) st = braces_expand(address, &names);
-    if (st == OK) st = names_bring(config, &names, set);
+    TRY(remote_set_list(config, address, false, set));
+    const CacheState before = set->state;
+    Status st = cache_bring(config, &set->objects, &set->state);
+    set->state.brought += before.brought;
+    set->state.retries += before.retries;
+    set->state.came += before.came;
+    if (st == ERR_IO || st == ERR_FORMAT) remote_set_forget(config, set);
+    if (st == OK) st = folders_verify(config, set, &set->names);
     if (st != OK) remote_set_free(set);
-    names_free(&names);
     return st;
 }

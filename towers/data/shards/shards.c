@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "towers/data/shards/shard.h"
+#include "towers/data/shards/shard_fetch.h"
 #include "towers/data/shards/shard_index.h"
 #include "towers/data/shards/sidecar.h"
 #include "towers/data/shards/tfrecord.h"
@@ -28,7 +29,10 @@ typedef struct ShardsSource {
     const char **names; /* owned array of strings of the index */
     int64_t *first;     /* owned: of each shard that has samples */
     pthread_mutex_t *lock;
-    Slot *slots; /* owned, as the lock, which protects them */
+    Slot *slots;             /* owned, as the lock, which protects them */
+    const ShardFetch *fetch; /* borrowed; NULL: the shards are here, and what follows is not used */
+    int64_t window;          /* the number of windows that have begun; protected by the lock, as is the next */
+    int64_t *wanted_in;      /* owned: [watched]: the window in which each shard was announced last; 0: never */
 } ShardsSource;
 
 /* [kind][labels from 1][divided] */
@@ -60,10 +64,45 @@ static Slot *slot_of(const ShardsSource *s, uint32_t file)
     return &s->slots[file % SLOTS];
 }
 
-static Status shard_open(const char *path, int *fd)
+/* With the lock held: whether a shard stays open between images. Shards that come and go are held while their window lasts, which is the one
+ * that begins behind their announcement, and no longer. */
+static bool slot_stays(const ShardsSource *s, uint32_t file)
+{
+    return !s->fetch || s->wanted_in[file];
+}
+
+static void slot_close(Slot *slot)
+{
+    close(slot->fd);
+    slot->fd = -1;
+}
+
+/* With the lock held: the descriptor of a shard that is open, or -1. A slot whose shard nobody reads is given up for another. */
+static int slot_use(const ShardsSource *s, const Sample *sample)
+{
+    Slot *slot = slot_of(s, sample->file);
+    if (slot->fd >= 0 && slot->file != sample->file && !slot->users) slot_close(slot);
+    if (slot->fd < 0 || slot->file != sample->file) return -1;
+    slot->users++;
+    return slot->fd;
+}
+
+/* With the lock held: keep a descriptor for the next image, if its slot is free. */
+static int slot_put(const ShardsSource *s, const Sample *sample, int fd)
+{
+    Slot *slot = slot_of(s, sample->file);
+    int open = slot_use(s, sample);
+    if (open >= 0) close(fd); /* another thread was faster */
+    if (open < 0 && slot->fd < 0 && slot_stays(s, sample->file))
+        *slot = (Slot){.file = sample->file, .fd = fd, .users = 1};
+    return open >= 0 ? open : fd;
+}
+
+static Status shard_open(const ShardsSource *s, const char *path, int *fd)
 {
     uint64_t size;
     Sidecar stand_in;
+    if (s->fetch) return s->fetch->bring(s->fetch, path, fd);
     if (stand_in_look(path, &stand_in))
         return FAIL(ERR_IO, "'%s' stands in for a shard that is elsewhere: give the address of its set", path);
     return file_open(path, OF_USER, ERR_FORMAT, UINT64_MAX, fd, &size);
@@ -72,33 +111,25 @@ static Status shard_open(const char *path, int *fd)
 /* An open descriptor of a shard, for shard_release. */
 static Status shard_acquire(const ShardsSource *s, const Sample *sample, const char *path, int *fd)
 {
-    Status st = OK;
     pthread_mutex_lock(s->lock);
-    Slot *slot = slot_of(s, sample->file);
-    bool other = slot->fd >= 0 && slot->file != sample->file;
-    if (other && !slot->users) {
-        close(slot->fd);
-        slot->fd = -1;
-        other = false;
-    }
-    if (other || slot->fd < 0) st = shard_open(path, fd);
-    if (st == OK && !other) {
-        if (slot->fd < 0) *slot = (Slot){.file = sample->file, .fd = *fd};
-        *fd = slot->fd;
-        slot->users++;
-    }
+    *fd = slot_use(s, sample);
     pthread_mutex_unlock(s->lock);
-    return st;
+    if (*fd >= 0) return OK;
+    TRY(shard_open(s, path, fd)); /* which may take long, while others read what is open */
+    pthread_mutex_lock(s->lock);
+    *fd = slot_put(s, sample, *fd);
+    pthread_mutex_unlock(s->lock);
+    return OK;
 }
 
 static void shard_release(const ShardsSource *s, const Sample *sample, int fd)
 {
     pthread_mutex_lock(s->lock);
     Slot *slot = slot_of(s, sample->file);
-    if (slot->fd == fd)
-        slot->users--;
-    else
+    if (slot->fd != fd)
         close(fd);
+    else if (--slot->users == 0 && !slot_stays(s, slot->file))
+        slot_close(slot);
     pthread_mutex_unlock(s->lock);
 }
 
@@ -121,7 +152,8 @@ static Status shards_read(const Source *source, int64_t index, Bytes *bytes, int
     TRY(sample_size_check(sample->bytes));
     TRY(bytes_reserve(bytes, sample->bytes));
     TRY(shard_acquire(s, sample, path, &fd));
-    Status st = shard_check(fd, path, &s->index.watched[sample->file]);
+    Status st =
+        s->fetch ? OK : shard_check(fd, path, &s->index.watched[sample->file]); /* else its door has done that */
     if (st == OK) st = file_pread(fd, path, sample->offset, bytes->data, sample->bytes);
     shard_release(s, sample, fd);
     bytes->size = sample->bytes;
@@ -147,13 +179,57 @@ static void shards_hint(const Source *source, int64_t index)
 {
     const ShardsSource *s = (const ShardsSource *)source;
     const Sample *sample = &s->index.samples[index];
-    bytes_hint(shard_path(s, index), sample->offset, sample->bytes);
+    char file[PATH_BYTES];
+    if (!s->fetch)
+        bytes_hint(shard_path(s, index), sample->offset, sample->bytes);
+    else if (s->fetch->want(s->fetch, shard_path(s, index), file))
+        bytes_hint(file, sample->offset, sample->bytes);
 }
 
 static void shards_hint_shard(const Source *source, int shard)
 {
     const ShardsSource *s = (const ShardsSource *)source;
-    bytes_hint(shard_path(s, s->first[shard]), 0, 0);
+    const char *path = shard_path(s, s->first[shard]);
+    char file[PATH_BYTES];
+    if (!s->fetch) {
+        bytes_hint(path, 0, 0);
+        return;
+    }
+    uint32_t number = s->index.samples[s->first[shard]].file;
+    pthread_mutex_lock(s->lock);
+    if (!s->wanted_in[number]) s->fetch->hold(s->fetch, path);
+    s->wanted_in[number] = s->window;
+    pthread_mutex_unlock(s->lock);
+    if (s->fetch->want(s->fetch, path, file)) bytes_hint(file, 0, 0);
+}
+
+static void shards_hint_window(const Source *source)
+{
+    ShardsSource *s = (ShardsSource *)(uintptr_t)source;
+    if (!s->fetch) return;
+    pthread_mutex_lock(s->lock);
+    s->window++;
+    for (int i = 0; i < s->base.info.shards; i++) {
+        uint32_t number = s->index.samples[s->first[i]].file;
+        if (!s->wanted_in[number] || s->wanted_in[number] >= s->window - 1) continue;
+        s->wanted_in[number] = 0;
+        s->fetch->leave(s->fetch, shard_path(s, s->first[i]));
+    }
+    for (int i = 0; i < SLOTS; i++)
+        if (s->slots[i].fd >= 0 && !s->slots[i].users && !slot_stays(s, s->slots[i].file)) slot_close(&s->slots[i]);
+    pthread_mutex_unlock(s->lock);
+}
+
+static bool shards_is_here(const Source *source, int64_t index)
+{
+    const ShardsSource *s = (const ShardsSource *)source;
+    return !s->fetch || s->fetch->is_here(s->fetch, shard_path(s, index));
+}
+
+static void shards_traffic(const Source *source, SourceTraffic *traffic)
+{
+    const ShardsSource *s = (const ShardsSource *)source;
+    if (s->fetch) s->fetch->traffic(s->fetch, traffic);
 }
 
 static void shards_close(Source *source)
@@ -165,6 +241,7 @@ static void shards_close(Source *source)
     if (s->lock) pthread_mutex_destroy(s->lock);
     free(s->lock);
     free(s->slots);
+    free(s->wanted_in);
     index_unmap(&s->index);
     free(s->names);
     free(s->first);
@@ -186,7 +263,9 @@ static Status firsts_find(ShardsSource *s)
     }
     s->first[s->base.info.shards] = h->samples;
     s->base.info.shard_first = s->first;
-    return OK;
+    s->wanted_in = s->fetch ? calloc((size_t)h->watched, sizeof *s->wanted_in) : NULL;
+    return s->wanted_in || !s->fetch ? OK
+                                     : FAIL(ERR_MEMORY, "no memory for the list of %" PRId64 " shards", h->watched);
 }
 
 static Status describe(const SourceConfig *config, Split split, ShardsSource *s)
@@ -211,8 +290,13 @@ Status shards_source_open(const SourceConfig *config, Split split, Source **made
     s->base.read = shards_read;
     s->base.label = shards_label;
     s->base.where = shards_where;
+    s->fetch = config->fetch;
+    s->base.info.elsewhere = s->fetch != NULL;
+    s->base.is_here = shards_is_here;
+    s->base.traffic = shards_traffic;
     s->base.hint = shards_hint;
     s->base.hint_shard = shards_hint_shard;
+    s->base.hint_window = shards_hint_window;
     s->base.close = shards_close;
     s->slots = malloc(SLOTS * sizeof *s->slots);
     s->lock = malloc(sizeof *s->lock);

@@ -153,6 +153,7 @@ static Status sample_look(void *context, int thread, int64_t number)
     LookOver *l = context;
     ImageInfo info;
     uint64_t bytes;
+    if (!source_is_here(source_of(l, number), id_of(l, number))) return OK; /* training must not wait for it */
     Status st = sample_probe(l, &l->worker[thread], number, &info, &bytes);
     bool files = source_info(source_of(l, number))->shard_first == NULL;
     l->kinds[number] |= st == OK ? kinds_of(&info, bytes) : KIND_BIT(files && !bytes ? KIND_EMPTY : KIND_UNDECODABLE);

@@ -15,10 +15,13 @@ struct Source {
     int32_t (*labels)(const Source *source, int64_t index, const int32_t **labels); /* if info.multi_label */
     void (*where)(const Source *source, int64_t index, char *text, size_t bytes);   /* NULL: there is no file */
     bool (*file)(const Source *source, int64_t index, char *path, size_t room,
-                 uint64_t *bytes);                       /* NULL: samples are no files */
-    void (*hint)(const Source *source, int64_t index);   /* NULL: not supported */
-    void (*hint_shard)(const Source *source, int shard); /* NULL: there are none */
-    void (*close)(Source *source);                       /* NULL: free */
+                 uint64_t *bytes);                                 /* NULL: samples are no files */
+    bool (*is_here)(const Source *source, int64_t index);          /* NULL: yes */
+    void (*traffic)(const Source *source, SourceTraffic *traffic); /* NULL: none */
+    void (*hint)(const Source *source, int64_t index);             /* NULL: not supported */
+    void (*hint_shard)(const Source *source, int shard);           /* NULL: there are none */
+    void (*hint_window)(const Source *source);                     /* NULL: nothing is to do */
+    void (*close)(Source *source);                                 /* NULL: free */
 };
 
 /* Store the packed pixels of one image in `bytes`. */

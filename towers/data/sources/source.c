@@ -90,12 +90,35 @@ bool source_file(const Source *source, int64_t index, char *path, size_t room, u
     return source->from && source_file(source->from, id_in_from(source, index), path, room, bytes);
 }
 
+bool source_is_here(const Source *source, int64_t index)
+{
+    if (source->is_here) return source->is_here(source, index);
+    return !source->from || source_is_here(source->from, id_in_from(source, index));
+}
+
+void source_traffic(const Source *source, SourceTraffic *traffic)
+{
+    *traffic = (SourceTraffic){0};
+    if (source->traffic)
+        source->traffic(source, traffic);
+    else if (source->from)
+        source_traffic(source->from, traffic);
+}
+
 void source_hint(const Source *source, int64_t index)
 {
     if (source->hint)
         source->hint(source, index);
     else if (source->from)
         source_hint(source->from, id_in_from(source, index));
+}
+
+void source_hint_window(const Source *source)
+{
+    if (source->hint_window)
+        source->hint_window(source);
+    else if (source->from)
+        source_hint_window(source->from);
 }
 
 void source_hint_shard(const Source *source, int shard)

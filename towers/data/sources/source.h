@@ -36,6 +36,7 @@ typedef struct SourceInfo {
     /* [shards + 1]: number of the first sample of each shard; NULL if there are none. Borrowed */
     const int64_t *shard_first;
     int shards;
+    bool elsewhere; /* the bytes of its shards may come from a server while it is read */
     /* what the reader used and left out; of the whole part, also where only some samples are selected */
     Inventory inventory;
 } SourceInfo;
@@ -60,6 +61,8 @@ typedef struct SourceConfig {
     /* NULL: the first problem of a folder is an error. Else each folder of a class that has one, such as no image at
      * all, is left without images, and the problem is added here (names.h) */
     struct Names *problems;
+    /* Borrowed: of a set of shards whose bytes are elsewhere (shards/shard_fetch.h); or NULL. */
+    const struct ShardFetch *fetch;
     void (*progress)(void *context, int64_t done, int64_t all); /* while an index is built; NULL is fine */
     void *context;
 } SourceConfig;
@@ -93,7 +96,17 @@ void source_classes_count(const Source *source, int64_t *counts);
 void source_where(const Source *source, int64_t index, char *text, size_t bytes);
 /* The file that a sample is, and the bytes that it had when it was listed; false if samples are no files of their own. */
 bool source_file(const Source *source, int64_t index, char *path, size_t room, uint64_t *bytes);
+/* Whether its bytes are on this machine; else reading it may wait for a server. */
+bool source_is_here(const Source *source, int64_t index);
+/* What came from elsewhere since the source was opened, and how long its threads have waited for that; zeros of one that is on this machine. */
+typedef struct SourceTraffic {
+    int64_t bytes, retries, wait_ns;
+} SourceTraffic;
+void source_traffic(const Source *source, SourceTraffic *traffic);
 /* Announce to the storage that a sample will be read soon; does nothing if that is not supported. */
 void source_hint(const Source *source, int64_t index);
+/* A window of shards begins, and those of the next one are announced now. Shards that were announced before the last call are no longer
+ * needed. */
+void source_hint_window(const Source *source);
 /* Announce that a whole shard will be read soon. */
 void source_hint_shard(const Source *source, int shard);
