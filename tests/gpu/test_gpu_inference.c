@@ -228,7 +228,8 @@ TEST_WITH(test_norms_fold_in_bf16, fake_and_scratch_as_new, scratch_drop)
             assert_true(found >= 1); /* others are products, or our own kernel, where these are as fast */
         norms_vary(s.replica);
         infer(&s, 1, &again);
-        printf("  bias %s, %s: %g from f32\n", lost ? "by a pass" : "in the plan", timed ? "timed" : "the first", mean_difference(&first, &again));
+        printf("  bias %s, %s: %g from f32\n", lost ? "by a pass" : "in the plan", timed ? "timed" : "the first",
+               mean_difference(&first, &again));
         assert_true(mean_difference(&first, &again) < 0.01);
         subject_close(&s);
         assert_int_equal(fake_gpu_alive(stderr), 0);

@@ -255,10 +255,11 @@ TEST_WITH(test_operands, device_open, device_close)
     char *a = memory[0], *b = memory[1], *c = memory[2];
     assert_int_equal(cudnn_plan_run(plan, a, b, c, NULL, memory[3]), OK);
     assert_int_equal(cudnn_plan_run(plan, a, b, c + 16, NULL, memory[3]), OK);
-    assert_int_equal(cudnn_plan_run(plan, a + 4, b, c, NULL, memory[3]), ERR_DEVICE);          /* not aligned */
-    assert_int_equal(cudnn_plan_run(plan, a, b + 32, c, NULL, memory[3]), ERR_DEVICE);         /* over the end */
-    assert_int_equal(cudnn_plan_run(plan, a, b, NULL, NULL, memory[3]), ERR_DEVICE);           /* nowhere */
-    assert_int_equal(cudnn_plan_run(plan, a, b, c, NULL, (char *)memory[3] + 16), ERR_DEVICE); /* too little workspace */
+    assert_int_equal(cudnn_plan_run(plan, a + 4, b, c, NULL, memory[3]), ERR_DEVICE);  /* not aligned */
+    assert_int_equal(cudnn_plan_run(plan, a, b + 32, c, NULL, memory[3]), ERR_DEVICE); /* over the end */
+    assert_int_equal(cudnn_plan_run(plan, a, b, NULL, NULL, memory[3]), ERR_DEVICE);   /* nowhere */
+    assert_int_equal(cudnn_plan_run(plan, a, b, c, NULL, (char *)memory[3] + 16),
+                     ERR_DEVICE); /* too little workspace */
     assert_int_equal(device.backend->finish(&device, STREAM_COMPUTE), OK);
     for (int i = 0; i < 4; i++) device.backend->release(&device, memory[i]);
     cudnn_plan_destroy(plan);

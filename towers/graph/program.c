@@ -235,8 +235,7 @@ static bool folds(const ProgramConfig *config, const Backend *backend)
 static Status running_graph(const ProgramConfig *config, int32_t n, const Backend *backend, Program *program)
 {
     ProgramConfig apart = *config;
-    if (!folds(config, backend))
-        return program_graph(config, n, program);
+    if (!folds(config, backend)) return program_graph(config, n, program);
     apart.fuse_siblings = false;
     TRY(program_graph(&apart, n, program));
     Status st = pass_fold_norms(program->graph, &program->fold_end);

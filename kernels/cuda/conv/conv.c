@@ -24,7 +24,7 @@ typedef struct ConvState {
     Task task;
     CudnnConv kind;
     Part part[PARTS];
-    size_t bias_offset; /* of a task that ends with it: in workspace, of its dtype, 0 for channels that the model has not */
+    size_t bias_offset; /* of a task that ends with it: in workspace; 0 for channels that only the task has */
 } ConvState;
 
 /* The operands of a call, as views. */
@@ -34,7 +34,7 @@ typedef struct Operands {
     const float *bias;
     Window window;
     bool dense, relu, has_bias, has_acc;
-    bool folded; /* the bias came out of a batch norm: an evaluation */
+    bool folded;   /* the bias came out of a batch norm: an evaluation */
     bool x_padded; /* with zeros, up to its pitch */
 } Operands;
 

@@ -81,14 +81,15 @@ static bool direct_fits(const Device *device, const TaskSpec *s)
 
 static Status graph_create(Device *device, const TaskSpec *s, bool ends, CudnnGraph **made)
 {
-    const CudnnSpec spec = {s->kind, s->x, s->w, s->y, s->dtype, s->window, s->accumulate, ends && s->bias, ends && s->relu};
+    const CudnnSpec spec = {s->kind,         s->x,           s->w, s->y, s->dtype, s->window, s->accumulate,
+                            ends && s->bias, ends && s->relu};
     return cudnn_graph_create(cuda_device(device)->cudnn, &spec, made);
 }
 
 static void offer_plan(TaskChoice *c, CudnnPlan *plan, bool ends)
 {
-    c->candidate[c->count++] = (Task){
-        .plan = plan, .ends = ends, .w_dtype = c->spec->dtype, .workspace_bytes = cudnn_plan_workspace(plan)};
+    c->candidate[c->count++] =
+        (Task){.plan = plan, .ends = ends, .w_dtype = c->spec->dtype, .workspace_bytes = cudnn_plan_workspace(plan)};
 }
 
 static void offer_product(TaskChoice *c, ProductPlan *plan)
@@ -212,7 +213,8 @@ static Status bias_fill(Device *device, const TaskChoice *c)
 {
     Tensor wide = {bias_wide(c), {1, c->spec->y.c, 1, 1}, DTYPE_F32, c->spec->y.c};
     TRY(autotune_fill(device, &wide, 3, true));
-    TRY_CUDA(convert_flat(c->bias, c->spec->dtype, wide.data, DTYPE_F32, c->spec->y.c, cuda_stream(device, STREAM_COMPUTE)));
+    TRY_CUDA(
+        convert_flat(c->bias, c->spec->dtype, wide.data, DTYPE_F32, c->spec->y.c, cuda_stream(device, STREAM_COMPUTE)));
     return OK;
 }
 
@@ -225,8 +227,7 @@ static Status candidate_run(Device *device, void *context, int number)
     Dtype made = task->w_dtype;
     Tensor y = {c->y, s->y, s->dtype, s->y.c};
     TRY(task_run(device, task, c->x, c->w, c->y, task->ends ? c->bias : NULL, c->workspace));
-    if (s->bias && !task->ends)
-        TRY_CUDA(convert_bias(&y, bias_wide(c), s->relu, cuda_stream(device, STREAM_COMPUTE)));
+    if (s->bias && !task->ends) TRY_CUDA(convert_bias(&y, bias_wide(c), s->relu, cuda_stream(device, STREAM_COMPUTE)));
     if (c->spec->kind != CUDNN_CONV_FILTER || made == DTYPE_F32) return OK;
     return device->backend->convert(device, c->cast, DTYPE_F32, c->w, made, (size_t)shape_count(c->spec->w));
 }

@@ -18,8 +18,9 @@ typedef struct TaskSpec {
     Dtype dtype;
     Window window;
     bool accumulate; /* the result is added to what is there; not for CUDNN_CONV_FILTER */
-    bool bias, relu; /* y = relu?(x * w + b): by a plan that ends so, or by a pass behind another one, whichever is faster */
-    bool dense;      /* a matrix product, not a convolution */
+    bool bias,
+        relu;   /* y = relu?(x * w + b): by a plan that ends so, or by a pass behind another one, whichever is faster */
+    bool dense; /* a matrix product, not a convolution */
 } TaskSpec;
 
 typedef struct Task {

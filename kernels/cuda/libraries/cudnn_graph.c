@@ -10,9 +10,10 @@ struct CudnnGraph {
     Status status;         /* of building it */
     char message[400];
     Descriptor tensor[CUDNN_OPERANDS], window;
-    Descriptor between[STEPS - 1], pointwise[STEPS - 1], operation[STEPS]; /* a value between two operations is virtual */
-    int count;                                                             /* of operations */
-    Descriptor graph; /* made by the first request for plans */
+    Descriptor between[STEPS - 1], pointwise[STEPS - 1],
+        operation[STEPS]; /* a value between two operations is virtual */
+    int count;            /* of operations */
+    Descriptor graph;     /* made by the first request for plans */
 };
 
 void cudnn_graph_destroy(CudnnGraph *g)

@@ -13,7 +13,7 @@ typedef struct CudnnSpec {
     Dtype dtype;
     Window window;
     bool accumulate; /* the result is added to what is there */
-    bool bias, relu; /* forward alone: then y = relu?(x * w + b), with a bias of `dtype` for each channel, rounded once */
+    bool bias, relu; /* forward alone: y = relu?(x * w + b), rounded once; b is of `dtype`, for each channel */
 } CudnnSpec;
 
 /* What cuDNN refuses of the graph is kept: cudnn_plans returns it. */

@@ -256,7 +256,8 @@ static bool is_final(Descriptor *d)
 static bool pointwise_right(Descriptor *op)
 {
     Descriptor *how = linked(op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR),
-               *x = linked(op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC), *b = linked(op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC),
+               *x = linked(op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC),
+               *b = linked(op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC),
                *y = linked(op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
     if (!is_final(how) || !is_final(x) || !is_final(y) || (b && !is_final(b))) return false;
     bool adds = number_at(how, CUDNN_ATTR_POINTWISE_MODE, 0, -1) == CUDNN_POINTWISE_ADD;
