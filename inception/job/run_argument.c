@@ -12,10 +12,10 @@
 /* Keys of args.yaml that belong to the network or its input, besides those that a file of weights has, too (facts.h): the data, where they
  * came from and the cache that they came into, crop-pct, which is the file's eval_resize, classes, which are the size of its tensors, and kernels, which
  * round otherwise. The others concern training or the machine. */
-static const char *const kept_keys[] = {
-    "data-path",     "dataset",       "val-split",      "fold",      "fold-group",  "seed",
-    "label-base",    "match-classes", "crop-pct",       "classes",   "winograd",    "winograd-f32",
-    "winograd-bf16", "join-equal",    "partial-shards", "cache-dir", "s3-endpoint", NULL};
+static const char *const kept_keys[] = {"data-path", "dataset",      "val-split",     "fold",       "fold-group",
+                                        "seed",      "label-base",   "match-classes", "crop-pct",   "classes",
+                                        "winograd",  "winograd-f32", "winograd-bf16", "join-equal", "partial-shards",
+                                        "cache-dir", "cache-limit",  "s3-endpoint",   NULL};
 
 /* A run's seed divides its data; elsewhere it draws noise, which is the call's own. */
 static bool is_kept(const char *line, size_t bytes, Use use)
