@@ -54,7 +54,7 @@ NetFacts net_file_facts(const NetFile *network);
 /* SHA-256, in hexadecimal digits, of nodes, attributes, names and shapes, without the trained values. */
 const char *net_file_digest(const NetFile *network);
 /* Whether `kept`, the structure that a run keeps, is that of this file. Digests say so of runs of this version; a run of one that trained
- * fewer numbers has the others among its constants, which must then be those of the file. */
+ * fewer numbers has the others among its constants, which must then be those of the file, and one that trained more of them, none of these. */
 NODISCARD Status net_file_is_kept(const NetFile *network, const NetFile *kept, bool *same);
 const NetTensor *net_file_tensors(const NetFile *network, int *count);
 /* Whether a parameter belongs to the last product, whose outputs are the classes. */

@@ -43,21 +43,33 @@ static bool is_parameter(const NetFile *n, const char *name)
     return false;
 }
 
+/* The tensors of this network that `trained` trains, which may be more or fewer than its own parameters; returns their number. */
+static int trained_tensors(const NetFile *n, const NetFile *trained, Onnx__TensorProto **to)
+{
+    int count = 0;
+    for (int i = 0; i < n->survey.binding_count; i++) {
+        const Binding *b = &n->survey.binding[i];
+        if (n == trained || is_parameter(trained, b->name)) to[count++] = b->tensor.proto;
+    }
+    for (int i = 0; n != trained && i < trained->survey.binding_count; i++) {
+        const char *name = trained->survey.binding[i].name;
+        int id = is_parameter(n, name) ? 0 : onnx_value(n->file, name), tensor = id ? n->file->value[id].tensor : -1;
+        if (tensor >= 0) to[count++] = n->file->model->graph->initializer[tensor];
+    }
+    return count;
+}
+
 /* The message without the numbers that `trained` trains. */
 static Status structure_pack(const NetFile *n, const NetFile *trained, const Onnx__ModelProto *model,
                              unsigned char **bytes, size_t *count)
 {
-    int bindings = n->survey.binding_count, some = 0;
-    Onnx__TensorProto **from = calloc((size_t)bindings + 1, sizeof(*from));
-    TensorNumbers *taken = calloc((size_t)bindings + 1, sizeof *taken);
+    size_t room = (size_t)n->survey.binding_count + (size_t)trained->survey.binding_count + 1;
+    Onnx__TensorProto **from = calloc(room, sizeof(*from));
+    TensorNumbers *taken = calloc(room, sizeof *taken);
     Status st = OK;
     if (!taken || !from) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the structure of '%s'", n->file->path));
-    for (int i = 0; i < bindings; i++) {
-        const Binding *b = &n->survey.binding[i];
-        if (n != trained && !is_parameter(trained, b->name)) continue;
-        from[some] = b->tensor.proto;
-        taken[some++] = net_numbers_take(b->tensor.proto);
-    }
+    int some = trained_tensors(n, trained, from);
+    for (int i = 0; i < some; i++) taken[i] = net_numbers_take(from[i]);
     st = net_file_pack(model, bytes, count);
     while (some-- > 0) net_numbers_return(from[some], &taken[some]);
 out:

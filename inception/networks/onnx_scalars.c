@@ -57,7 +57,7 @@ static bool is_unmarked_constant(const OnnxFile *file, const char *name)
     return false;
 }
 
-/* tf2onnx puts such a number behind each name that it makes up: "Relu6_max__194". */
+/* tf2onnx puts such a number behind each name that it makes up: "Relu6_max__194". Other exporters may call a parameter so. */
 static bool is_numbered_by_tf2onnx(const char *name)
 {
     const char *end = name + strlen(name), *number = end;
@@ -70,22 +70,23 @@ static bool is_made_up(const OnnxFile *file, const char *name, const char *last,
 {
     bool numbered =
         (!strncmp(last, "val_", 4) && isdigit((unsigned char)last[4])) || !strncmp(last, "lifted_tensor_", 14);
-    return is_unmarked_constant(file, name) || is_numbered_by_tf2onnx(name) || numbered || length <= 1 ||
-           strstr(name, "onst") || strstr(name, "::");
+    return is_unmarked_constant(file, name) || numbered || length <= 1 || strstr(name, "onst") || strstr(name, "::");
 }
 
 Scalar scalar_of(const OnnxWalk *w, const Fixed *f)
 {
     if (!f->from.proto || f->number || f->integer || f->count != 1) return SCALAR_LITERAL;
+    if (f->from.absent) return SCALAR_PARAMETER; /* the run of this file trains it, whatever its name says today */
     int writer = w->file->value[onnx_value(w->file, f->name)].writer;
     size_t length;
     const char *last = last_part(f->name, &length);
     if (writer >= 0 && !strcmp(w->file->node[writer].type, "Constant")) return SCALAR_LITERAL;
     bool variable = strstr(f->name, "ReadVariableOp") != NULL;
     if (!variable && is_made_up(w->file, f->name, last, length)) return SCALAR_LITERAL;
-    if (w->file->structure && !f->from.absent) return SCALAR_UNKNOWN; /* the run of this file has it so */
-    return variable || is_path_of_modules(f->name, last) || has_word_of_parameters(last, length) ? SCALAR_PARAMETER
-                                                                                                 : SCALAR_UNKNOWN;
+    bool modules = is_path_of_modules(f->name, last), word = has_word_of_parameters(last, length);
+    if (!variable && !modules && is_numbered_by_tf2onnx(f->name)) return word ? SCALAR_UNKNOWN : SCALAR_LITERAL;
+    if (w->file->structure) return SCALAR_UNKNOWN; /* the run of this file has it so */
+    return variable || modules || word ? SCALAR_PARAMETER : SCALAR_UNKNOWN;
 }
 
 const char *scalar_source(const OnnxWalk *w, const Fixed *f)
