@@ -266,7 +266,10 @@ static Status directory_choose(Options *o, JobFiles *files)
 {
     const char *root = o->output_dir ? o->output_dir : "runs", *name;
     bool named = o->resume && strcmp(o->resume, "auto") != 0, automatic = o->resume && !named;
-    if (named && is_address(o->resume)) TRY(remote_run_bring(o, root, files));
+    char to[PATH_BYTES];
+    bool away = named && is_address(o->resume);
+    if (away && o->experiment) TRY(experiment_dir(root, o->experiment, to));
+    if (away) TRY(remote_run_bring(o, root, files));
     if (named) TRY(resume_from(o, files));
     TRY(model_name_find(o, files->branch_of[0] ? files->branch_of : files->run_dir, &name));
     if (!name) return OK;

@@ -2,11 +2,13 @@
 #include "inception/job/remote_run.h"
 
 #include "inception/job/notes.h"
+#include "inception/job/run_argument.h"
 #include "inception/options/settle.h"
 #include "kernels/base/clock.h"
 #include "towers/away/bring.h"
 
 typedef struct RunShown {
+    const Options *options;
     bool tty, begun;
     int64_t at; /* ns: of the last line */
 } RunShown;
@@ -31,11 +33,31 @@ static void run_again(void *context, const char *line)
     text_printf(stderr, "%s\n", line);
 }
 
+/* Whoever may write to the bucket could run commands here. What --upload copies has none, as the two exclude each other. */
+static Status command_refuse(void *context, const char *folder)
+{
+    const RunShown *shown = context;
+    Options then;
+    char *settings = NULL;
+    size_t bytes;
+    TRY(options_copy(shown->options, &then));
+    Status st = run_settings_apply(&then, folder, &settings, &bytes);
+    bool theirs = then.origin[OPTION_ID_after_checkpoint] == ORIGIN_RUN;
+    if (st == OK && theirs && then.after_checkpoint && strcmp(then.after_checkpoint, "none") != 0)
+        st = FAIL(ERR_ARG,
+                  "--resume %s: the run in the store has --after-checkpoint '%s', and a command from a store is not "
+                  "run: give it, or none, with --after-checkpoint",
+                  then.resume, then.after_checkpoint);
+    free(settings);
+    options_close(&then);
+    return st;
+}
+
 Status remote_run_bring(Options *o, const char *root, JobFiles *files)
 {
     char path[PATH_BYTES];
     BroughtRun brought;
-    RunShown shown = {.tty = isatty(STDERR_FILENO)};
+    RunShown shown = {.options = o, .tty = isatty(STDERR_FILENO)};
     TRY(run_store_check(o->resume, "--resume"));
     if (o->dry_run || o->print_config)
         return FAIL(
@@ -49,6 +71,7 @@ Status remote_run_bring(Options *o, const char *root, JobFiles *files)
                             .stall_seconds = o->stall,
                             .progress = o->quiet ? NULL : run_show,
                             .again = o->quiet ? NULL : run_again,
+                            .check = command_refuse,
                             .context = &shown};
     TRY(path_join(path, root, o->experiment ? o->experiment : strrchr(o->resume, '/') + 1));
     Status st = run_bring(&store, path, &brought);

@@ -83,6 +83,22 @@ refuses 2 "the directory elsewhere/other/first is there already, and is not of t
 [[ $(cat elsewhere/other/first/note) == mine && $(ls elsewhere/other) == first ]] || complain "another directory was changed: $(ls -a elsewhere/other elsewhere/other/first)"
 "$towers" train --resume s3://away/runs/first --output-dir elsewhere/other --experiment second --max-steps 12 >"$out" 2>"$err" </dev/null || complain "under another name: $(tail -n 3 "$err")"
 [[ -e elsewhere/other/second/best.safetensors ]] || complain "a run under another name has no best weights"
+refuses 2 "--experiment '../named': expected a plain name" "$towers" train --resume s3://away/runs/first --output-dir elsewhere/other --experiment ../named
+[[ ! -e elsewhere/named ]] || complain "a run is brought outside --output-dir"
+# half a copy of a newer checkpoint is not more of the run
+mkdir "$(stored first)/ckpt/step-0000000099" && touch "$(stored first)/ckpt/step-0000000099/model.safetensors"
+comes s3://away/runs/first first --max-steps 12 || complain "a run of which the store has half a checkpoint more: $(tail -n 3 err.first)"
+says first "is here already, up to step 12"
+rm -r "$(stored first)/ckpt/step-0000000099"
+# a command that stands in the store is not run, however its name is written
+for key in after-checkpoint '"after\\x2dcheckpoint"'; do
+    rm -rf "$(stored commanded)" && cp -a "$(stored first)" "$(stored commanded)"
+    sed -i "/^upload/d; s|^# after-checkpoint:.*|$key: \"touch ran\" # from command line|" "$(stored commanded)/args.yaml"
+    refuses 2 "the run in the store has --after-checkpoint 'touch ran', and a command from a store is not run" "$towers" train --resume s3://away/runs/commanded --output-dir elsewhere/commanded --max-steps 13
+    [[ ! -e ran && -z $(ls -A elsewhere/commanded) ]] || complain "a command of the store: $(ls -A elsewhere/commanded)"
+done
+comes s3://away/runs/commanded commanded --max-steps 13 --after-checkpoint 'touch mine' || complain "a command of the call: $(tail -n 3 err.commanded)"
+[[ -e mine && ! -e ran ]] || complain "another command than that of the call was run"
 
 # ---- places that belong to others, and what is no place
 ends 2 taken --max-steps 3 --upload s3://away/runs/first
@@ -91,6 +107,9 @@ says taken "--upload s3://away/runs/first: another run is there: choose another 
 mkdir -p "$(stored full)" && touch "$(stored full)/x"
 ends 2 full --max-steps 3 --upload s3://away/runs/full
 says full "there are objects already, but no upload.json of a run"
+mkdir -p "$(stored vast)" && truncate -s 1M "$(stored vast)/upload.json"
+ends 3 vast --max-steps 3 --upload s3://away/runs/vast
+says vast "s3://away/runs/vast/upload.json sends more than the 65536 bytes of the expected file"
 for place in s3://away/runs/ s3://away away/runs/x http://127.0.0.1/x "s3://away/a?b"; do
     ends 2 place --max-steps 3 --upload "$place"
     grep -qE -- "--upload|expected a path behind the host" err.place || complain "$place: $(cat err.place)"

@@ -45,7 +45,7 @@ static Status file_bring(Bringing *b, const char *name)
     TRY(path_join(path, b->folder, name));
     int fd = regular_open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, NULL);
     if (fd < 0) return FAIL(ERR_IO, "cannot create '%s': %s", path, strerror(errno));
-    Status st = run_store_get(&b->open, name, fd, path, &bytes);
+    Status st = run_store_get(&b->open, name, 0, fd, path, &bytes);
     if (st == OK && fsync(fd) != 0) st = FAIL(ERR_IO, "cannot write '%s': %s", path, strerror(errno));
     close(fd);
     b->brought->files++;
@@ -174,6 +174,16 @@ static int64_t newest_here(const char *run_dir)
     return newest;
 }
 
+/* The newest checkpoint of which the store has all, -1: there is none. Half a copy of a newer one is nothing to go on from. */
+static Status newest_there(const Bringing *b, int64_t *step)
+{
+    bool whole = false;
+    int i = b->steps.count;
+    while (!whole && --i >= 0) TRY(step_is_whole(b, b->steps.name[i], &whole));
+    *step = whole ? strtoll(b->steps.name[i] + 5, NULL, 10) : -1;
+    return OK;
+}
+
 /* A run that is here goes on here, unless the store has more of it: nobody knows which of the two is wanted then. */
 static Status here_check(Bringing *b, const char *run_dir)
 {
@@ -186,7 +196,8 @@ static Status here_check(Bringing *b, const char *run_dir)
                     "--resume %s: the directory %s is there already, and is not of that run: remove it, or choose "
                     "another one with --experiment NAME or --output-dir",
                     address, run_dir);
-    int64_t here = newest_here(run_dir), there = strtoll(b->steps.name[b->steps.count - 1] + 5, NULL, 10);
+    int64_t here = newest_here(run_dir), there;
+    TRY(newest_there(b, &there));
     b->brought->step = here;
     b->brought->here = here >= there;
     if (b->brought->here) return OK;
@@ -204,6 +215,7 @@ static Status directory_bring(Bringing *b, const char *run_dir)
     TRY(path_temporary(b->folder, run_dir));
     TRY(tree_remove(b->folder));
     TRY_OUT(folder_bring(b, "", 0));
+    if (b->open.store.check) TRY_OUT(b->open.store.check(b->open.store.context, b->folder));
     TRY_OUT(newest_bring(b));
     if (place_rename(b->folder, run_dir, RENAME_NOREPLACE) != 0 &&
         (errno != EINVAL || place_rename(b->folder, run_dir, 0) != 0))

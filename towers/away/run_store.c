@@ -80,13 +80,18 @@ static void get_again(void *context, const char *line)
     if (g->store->again) g->store->again(g->store->context, line);
 }
 
-Status run_store_get(const RunStoreOpen *open, const char *name, int fd, const char *path, int64_t *bytes)
+Status run_store_get(const RunStoreOpen *open, const char *name, int64_t limit, int fd, const char *path,
+                     int64_t *bytes)
 {
     char address[PATH_BYTES];
     Getting getting = {&open->store, name};
     TRY(run_store_address(&open->store, name, address));
-    Transfer t = {
-        .address = address, .path = path, .fd = fd, .bytes = -1, .watch = {get_progress, get_again, &getting}};
+    Transfer t = {.address = address,
+                  .path = path,
+                  .fd = fd,
+                  .bytes = -1,
+                  .limit = limit,
+                  .watch = {get_progress, get_again, &getting}};
     TRY(transport_run(open->transport, &t));
     *bytes = t.have;
     return OK;
@@ -115,8 +120,8 @@ Status run_store_number(const RunStoreOpen *open, char number[RUN_NUMBER_BYTES])
     *number = 0;
     int fd = memfd_create("towers-run", MFD_CLOEXEC);
     if (fd < 0) return FAIL(ERR_MEMORY, "no memory for the record of a run: %s", strerror(errno));
-    Status st = run_store_get(open, RUN_STORE_FILE, fd, RUN_STORE_FILE, &bytes);
-    if (st == OK && bytes < RECORD_MOST && pread(fd, text, (size_t)bytes, 0) == bytes) {
+    Status st = run_store_get(open, RUN_STORE_FILE, RECORD_MOST, fd, RUN_STORE_FILE, &bytes);
+    if (st == OK && pread(fd, text, (size_t)bytes, 0) == bytes) {
         json_t *record = json_loadb(text, (size_t)bytes, 0, NULL);
         number_take(record, number);
         json_decref(record);

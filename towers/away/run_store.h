@@ -15,6 +15,8 @@ typedef struct RunStore {
     /* What comes of a file, all < 0: not known. NULL is fine, as for the next. */
     void (*progress)(void *context, const char *name, int64_t done, int64_t all);
     void (*again)(void *context, const char *line); /* as in TransferWatch */
+    /* Of a folder with the records of a run that is brought, before anything has its name: whether it may go on here. */
+    Status (*check)(void *context, const char *folder);
     void *context;
 } RunStore;
 
@@ -36,8 +38,9 @@ NODISCARD Status run_store_check(const char *address, const char *option);
 NODISCARD Status run_store_address(const RunStore *store, const char *name, char address[PATH_BYTES]);
 /* What is directly below a folder of the run, "" or "ckpt/": its address ends with a slash. */
 NODISCARD Status run_store_list(const RunStoreOpen *open, const char *folder, BucketList *list);
-/* Bring one file of it to an open, empty file. */
-NODISCARD Status run_store_get(const RunStoreOpen *open, const char *name, int fd, const char *path, int64_t *bytes);
+/* Bring one file of it to an open, empty file. More than `limit` bytes are refused; 0: any number. */
+NODISCARD Status run_store_get(const RunStoreOpen *open, const char *name, int64_t limit, int fd, const char *path,
+                               int64_t *bytes);
 /* The number of the run that the place belongs to; "" if there is none, although the place has a file of this name. */
 enum { RUN_NUMBER_BYTES = 33 };
 NODISCARD Status run_store_number(const RunStoreOpen *open, char number[RUN_NUMBER_BYTES]);
