@@ -44,6 +44,8 @@ def tables_find(sources):
             end(f"{source} has tables in several folders, which may be several sets: give one of {', '.join(folders)}")
         if os.path.isdir(source) and not below:
             end(f"{source} has no .parquet")
+        if not os.path.isdir(source) and not source.endswith(".parquet"):
+            end(f"{source}: expected a file whose name ends in .parquet, as the tar gets its name")
         found += below if os.path.isdir(source) else [source]
     names = [os.path.basename(path) for path in found]
     for name in names:

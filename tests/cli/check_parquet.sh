@@ -56,5 +56,7 @@ no "has several columns of image: give one of image, thumbnail with --image" tab
 no "has no column 'none'" tables/hub --label none
 no "there is no table for test" tables/hub --split test
 no "expected train, validation or test as a word of its name" tables/unnamed.parquet
+cp tables/unnamed.parquet tables/train-a.pq
+no "tables/train-a.pq: expected a file whose name ends in .parquet" tables/train-a.pq
 no "has no .parquet" sets
 check_end "Parquet tables are named, and become tars that train with the same bits"
