@@ -614,6 +614,7 @@ Status transport_run(Transport *transport, Transfer *transfer)
     Status st = OK;
     transport_start(transport, transfer);
     while (st == OK && !transfer->done) st = transport_wait(transport, TURN);
+    if (!transfer->done) transfer_end(transport, transfer, st); /* it is the caller's, and may be gone next */
     if (st != OK) return st;
     return transfer->status == OK ? OK : status_restore(transfer->status, &transfer->why);
 }
