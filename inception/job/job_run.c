@@ -333,6 +333,8 @@ static Status norms_compare(const Options *o, const char *run)
 Status job_run_dir(Options *o, JobFiles *files)
 {
     TrainJob *job = &files->job;
+    char address[PATH_BYTES] = "";
+    if (o->resume && is_address(o->resume)) TRY(path_copy(address, o->resume));
     TRY(directory_choose(o, files));
     job->run_dir = files->run_dir;
     job->resume_path = files->branch_of[0] ? files->resume_path : NULL;
@@ -341,6 +343,7 @@ Status job_run_dir(Options *o, JobFiles *files)
     const char *run = files->branch_of[0] ? files->branch_of : files->run_dir;
     TRY(norms_compare(o, run));
     TRY(run_settings_apply(o, run, &files->resumed_settings, &files->resumed_bytes));
+    if (*address) TRY(remote_run_settle(o, address));
     if (!files->resumed_settings)
         job_note(files, "warning: %s has no args.yaml: the settings are those of this command, else the defaults", run);
     return OK;

@@ -86,3 +86,9 @@ Status remote_run_bring(Options *o, const char *root, JobFiles *files)
     if (*brought.note) job_note(files, "warning: %s", brought.note);
     return option_settle_text(o, OPTION_ID_resume, path);
 }
+
+Status remote_run_settle(Options *o, const char *address)
+{
+    if (o->origin[OPTION_ID_upload] != ORIGIN_RUN || !o->upload || !strcmp(o->upload, "none")) return OK;
+    return option_settle_text(o, OPTION_ID_upload, address);
+}

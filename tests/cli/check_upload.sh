@@ -85,6 +85,12 @@ refuses 2 "the directory elsewhere/other/first is there already, and is not of t
 [[ -e elsewhere/other/second/best.safetensors ]] || complain "a run under another name has no best weights"
 refuses 2 "--experiment '../named': expected a plain name" "$towers" train --resume s3://away/runs/first --output-dir elsewhere/other --experiment ../named
 [[ ! -e elsewhere/named ]] || complain "a run is brought outside --output-dir"
+# from a copy that a tool of the store has made, it goes on there: its first place stays as it is
+cp -a "$(stored first)" "$(stored moved)"
+before=$(files_of "$(stored first)")
+comes s3://away/runs/moved moved --max-steps 15 || complain "a run whose copy was copied: $(tail -n 3 err.moved)"
+[[ $before == "$(files_of "$(stored first)")" && -e $(stored moved)/ckpt/step-0000000015/MANIFEST ]] || complain "a run from a copy is copied to where the first one is"
+grep -q '^upload: "s3://away/runs/moved"' elsewhere/moved/moved/args.yaml || complain "a run from a copy keeps another place: $(grep ^upload elsewhere/moved/moved/args.yaml)"
 # half a copy of a newer checkpoint is not more of the run
 mkdir "$(stored first)/ckpt/step-0000000099" && touch "$(stored first)/ckpt/step-0000000099/model.safetensors"
 comes s3://away/runs/first first --max-steps 12 || complain "a run of which the store has half a checkpoint more: $(tail -n 3 err.first)"
