@@ -127,6 +127,10 @@ refuses 2 "--resume s3://away/runs/first: this call downloads nothing" "$towers"
 printf 'model: fashion_cnn\nlr: choices(0.1 | 0.01)\nupload: s3://away/runs/sweep\n' >sweep.yaml
 refuses 2 "sweep.yaml:3:1: 'upload' is the place of one run, and each run of a sweep needs its own" "$towers" sweep sweep.yaml
 refuses 2 "s3://... is the address of a store, but only files and folders are read" "$towers" eval s3://away/runs/first
+for place in https://id:hush-1@host/x "https://host/x?key=hush-1" s3://id:hush-1@bucket/x; do
+    refuses 2 "is not taken, because" "$towers" train --resume "$place"
+    ! grep -F hush-1 "$err" || complain "a secret of $place is repeated"
+done
 AWS_SECRET_ACCESS_KEY=none ends 6 keyless --max-steps 3 --upload s3://away/runs/keyless
 says keyless "answers 403: it is forbidden; the request was signed with the keys of AWS_ACCESS_KEY_ID"
 faults "PUT upload.json 403 9"

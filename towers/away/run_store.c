@@ -35,10 +35,10 @@ void run_store_close(RunStoreOpen *open)
 Status run_store_check(const char *address, const char *option)
 {
     Address a;
+    if (is_address(address)) TRY(address_parse(address, &a)); /* before anything repeats it: it may have a password */
     if (!is_address_of_s3(address))
         return FAIL(ERR_ARG, "%s '%s': expected s3://BUCKET/PATH, the place of a run in an object store", option,
                     address);
-    TRY(address_parse(address, &a));
     size_t bytes = strlen(a.path);
     if (!bytes || a.path[bytes - 1] == '/')
         return FAIL(ERR_ARG, "%s %s: expected s3://BUCKET/PATH, with a name for the run and no slash at its end",
