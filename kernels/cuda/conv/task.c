@@ -136,7 +136,7 @@ static Status offer_plans_of(TaskChoice *c, Device *device, int wanted, bool end
 static Status offer_plans(TaskChoice *c, Device *device, int wanted)
 {
     Status st = c->spec->bias ? offer_plans_of(c, device, wanted, true) : ERR_UNSUPPORTED;
-    return st == ERR_UNSUPPORTED ? offer_plans_of(c, device, wanted, false) : st;
+    return st == OK || st == ERR_MEMORY ? st : offer_plans_of(c, device, wanted, false);
 }
 
 static Status offer_products(TaskChoice *c, Device *device, int wanted)
