@@ -26,6 +26,7 @@ enum {
     DEVICE_READ_MS = 1000,   /* between readings of the telemetry of devices */
     SWEEP_LOOK_MS = 200,     /* of a sweep, at its runs */
     FETCH_LOOK_MS = 100,     /* for room in a cache */
+    BEGINNING_SECONDS = 10,  /* without a lock, until what has come of an object may make room for another */
     FETCH_LIFE_SECONDS = 1,  /* between signs of life of who waits for data from a server */
     COMMAND_LOOK_MS = 50,    /* at checkpoints that are ready for a command, and at the command */
     COMMAND_SHOWN_MS = 1000, /* between drawings, on a terminal, of how long a command is waited for */

@@ -167,6 +167,17 @@ touch first.over
 wait "$watcher"
 same first whole25
 (($(sort -n first.taken | tail -n 1) <= 4 * room)) || complain "the first pass of a cache of $((4 * room)) bytes takes $(sort -n first.taken | tail -n 1)"
+# beginnings that a run has left, of shards that nobody wants now, make room; one that somebody downloads stays
+left="first/http/127.0.0.1:$port/partial/gone"
+mkdir -p "$left"
+for number in 1 2 3 4; do head -c "$largest" /dev/zero >"$left/set-$number.tar.0123456789abcdef"; done
+touch -d '1 hour ago' "$left"/*
+flock -x "$left/set-4.tar.0123456789abcdef" sleep 300 &
+holder=$!
+train beginnings --data-path "$base/good/bare/${tars#tar/}" --cache-dir first --cache-limit $((4 * room)) --net-timeout 5 || complain "beginnings that a run has left: $(tail -n 3 beginnings.err)"
+kill "$holder"
+same beginnings
+[[ $(ls "$left") == set-4.tar.0123456789abcdef ]] || complain "of four beginnings, one that comes, there are: $(ls "$left")"
 # the window is chosen by the limit
 "$towers" train googlenet --no-aux --img-size 32 -b 16 --device cpu --towers 2 --threads 1 --eval-crop 1 --classes 3 --max-steps 6 --summary-interval 0 --output-dir runs \
     --experiment chosen --data-path "$base/good/$tars" --cache-dir chosen --cache-limit $((4 * room)) >out 2>err </dev/null || complain "a chosen window: $(tail -n 3 err)"

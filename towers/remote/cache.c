@@ -158,6 +158,7 @@ Status cache_reserve(const CacheConfig *config, const CachedObject *object)
     int fd = regular_open(path, O_WRONLY | O_CREAT | O_NOFOLLOW, NULL);
     if (fd < 0) return FAIL(ERR_IO, "cannot write '%s': %s", path, strerror(errno));
     bool full = fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, object->bytes) != 0 && errno == ENOSPC;
+    (void)futimens(fd, NULL); /* it is about to come: nobody gives it up (room_make) */
     close(fd);
     return full ? FAIL(ERR_IO, "cannot write '%s': %s", path, strerror(ENOSPC)) : OK;
 }

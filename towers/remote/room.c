@@ -3,9 +3,11 @@
 
 #include <dirent.h>
 #include <sys/file.h>
+#include <time.h>
 
 #include "kernels/base/array.h"
 #include "kernels/base/open.h"
+#include "kernels/base/timeouts.h"
 
 /* Left free on the disk, for notes beside the objects and whatever else is written meanwhile. */
 enum { DISK_REST = 1 << 20 };
@@ -13,7 +15,7 @@ enum { DISK_REST = 1 << 20 };
 #define WHOLE_NAME "whole" /* of a host: locked by who needs its sets whole */
 
 typedef struct Leaving {
-    char *path, *note; /* owned */
+    char *path; /* owned */
     int64_t needed_ns, bytes;
 } Leaving;
 
@@ -32,6 +34,16 @@ static int64_t bytes_of(const struct stat *info)
 
 /* ---- counting */
 
+static Status leaving_add(ObjectCount *count, const char *path, const struct stat *needed, int64_t bytes)
+{
+    Leaving one = {strdup(path), (int64_t)needed->st_mtim.tv_sec * INT64_C(1000000000) + needed->st_mtim.tv_nsec,
+                   bytes};
+    Status st = one.path ? ARRAY_ADD(count->leaving, count->count, "a list of objects", one)
+                         : FAIL(ERR_MEMORY, "no memory for the path of an object");
+    if (st != OK) free(one.path);
+    return st;
+}
+
 typedef Status FileVisit(ObjectCount *count, const char *host, const char *name, const struct stat *info);
 
 /* An object, whose path is HOST/data/NAME. */
@@ -44,15 +56,23 @@ static Status object_count(ObjectCount *count, const char *host, const char *nam
         snprintf(note, sizeof note, "%s/about/%s" ROOM_NOTE, host, name) >= PATH_BYTES || stat(note, &noted) != 0)
         return OK;
     if (count->config->keep && count->config->keep(count->config->context, note)) return OK;
-    Leaving one = {strdup(path), strdup(note),
-                   (int64_t)noted.st_mtim.tv_sec * INT64_C(1000000000) + noted.st_mtim.tv_nsec, bytes_of(info)};
-    Status st = one.path && one.note ? ARRAY_ADD(count->leaving, count->count, "a list of objects", one)
-                                     : FAIL(ERR_MEMORY, "no memory for the path of an object");
-    if (st != OK) free(one.path), free(one.note);
-    return st;
+    return leaving_add(count, path, &noted, bytes_of(info));
 }
 
+/* What came of a download that has ended early, such as of a run that was stopped, would else take its room until somebody goes on with it.
+ * One that is going on is locked, and stays. */
 static Status partial_count(ObjectCount *count, const char *host, const char *name, const struct stat *info)
+{
+    char path[PATH_BYTES];
+    count->bytes += bytes_of(info);
+    if (time(NULL) - info->st_mtime <= BEGINNING_SECONDS ||
+        snprintf(path, sizeof path, "%s/partial/%s", host, name) >= PATH_BYTES)
+        return OK;
+    return leaving_add(count, path, info, bytes_of(info));
+}
+
+/* Of a host whose sets are needed whole. */
+static Status held_count(ObjectCount *count, const char *host, const char *name, const struct stat *info)
 {
     (void)host, (void)name;
     count->bytes += bytes_of(info);
@@ -93,7 +113,7 @@ static bool is_held_whole(const char *host)
 static Status host_count(ObjectCount *count, const char *host)
 {
     bool held = is_held_whole(host);
-    TRY(files_visit(count, host, "data", "", held ? partial_count : object_count));
+    TRY(files_visit(count, host, "data", "", held ? held_count : object_count));
     return files_visit(count, host, "partial", "", partial_count);
 }
 
@@ -127,10 +147,7 @@ static Status cache_count(ObjectCount *count)
 
 static void count_free(ObjectCount *count)
 {
-    for (int64_t i = 0; i < count->count; i++) {
-        free(count->leaving[i].path);
-        free(count->leaving[i].note);
-    }
+    for (int64_t i = 0; i < count->count; i++) free(count->leaving[i].path);
     free(count->leaving);
 }
 

@@ -1,6 +1,6 @@
 /* Room in a cache that has a limit: what was needed least recently leaves it. Only objects that a caller can do without for a while go: those
  * with the note ROOM_NOTE beside them, whose time says when they were needed last, and never one that any process has open (cache_open) or
- * whose set a process needs whole (cache_hold). The limit is for the bytes that all objects of the cache take on the disk, with what is on
+ * whose set a process needs whole (cache_hold); and the beginnings of downloads that nobody goes on with. The limit is for the bytes that all objects of the cache take on the disk, with what is on
  * its way. */
 #pragma once
 
