@@ -274,58 +274,83 @@ static Status fetch_begin(const Options *o, JobFiles *files, RemoteSet *set)
     return remote_fetch_create(&config, options_use(o) == USE_LEARN && config.limit <= 0, set, &files->fetch);
 }
 
+/* How many shards fit into the limit, and how much they are. */
+typedef struct ShardsFit {
+    int64_t all, largest; /* bytes of the shards */
+    int64_t rest;         /* bytes of what is beside them, which stays */
+    int64_t shards;
+} ShardsFit;
+
+/* On a disk, which gives whole blocks. */
+static int64_t blocks_of(int64_t bytes)
+{
+    enum { BLOCK = 4096 };
+    return (bytes + BLOCK - 1) / BLOCK * BLOCK;
+}
+
+static void shards_fit(const CachedObjects *objects, int64_t limit, ShardsFit *fit)
+{
+    *fit = (ShardsFit){0};
+    for (int i = 0; i < objects->count; i++) {
+        const CachedObject *o = &objects->object[i];
+        int64_t bytes = o->bytes > 0 ? blocks_of(o->bytes) : 0;
+        *(o->later ? &fit->all : &fit->rest) += bytes;
+        if (o->later && bytes > fit->largest) fit->largest = bytes;
+    }
+    fit->shards = fit->largest && limit > fit->rest ? (limit - fit->rest) / fit->largest : 0;
+}
+
 /* What is larger than the cache must be read window by window. */
-static Status window_choose(Options *o, JobFiles *files, int64_t all, int64_t largest)
+static Status window_choose(Options *o, JobFiles *files, const ShardsFit *fit)
 {
     /* shards beside a window: two of an evaluation, or those with which the next window begins; and what is read ahead of these */
     enum { BESIDE = 2, SPARE = 4 };
-    int64_t limit = limit_of(o), fit = largest > 0 ? limit / largest : 0;
-    if (limit <= 0 || all <= limit) return OK;
+    int64_t limit = limit_of(o);
+    if (limit <= 0 || fit->all + fit->rest <= limit) return OK;
     bool trains = options_use(o) == USE_LEARN || options_use(o) == USE_TIME;
-    if (fit < BESIDE + trains)
-        return FAIL(ERR_ARG, "--cache-limit %s is less than %d shards, of up to %" PRId64 " bytes: expected more",
-                    o->cache_limit, BESIDE + trains, largest);
+    int windows = o->processes == 1 || o->towers == 1 ? 1 : 2; /* of several processes one may be in the next window */
+    int64_t least = BESIDE + (trains ? windows : 0), most = (fit->shards - BESIDE) / windows;
+    if (fit->shards < least)
+        return FAIL(ERR_ARG,
+                    "--cache-limit %s is less than %" PRId64 " shards, of up to %" PRId64 " bytes, and %" PRId64
+                    " bytes of indexes: expected more",
+                    o->cache_limit, least, fit->largest, fit->rest);
     if (!trains) return OK;
     if (o->sampler == SAMPLER_BALANCED || o->fold)
         return FAIL(ERR_ARG,
                     "%s takes samples out of all shards, %" PRId64
                     " bytes; --cache-limit %s allows less of them at once",
-                    o->fold ? "--fold" : "--sampler balanced", all, o->cache_limit);
-    if (o->shuffle_window > fit - BESIDE)
+                    o->fold ? "--fold" : "--sampler balanced", fit->all, o->cache_limit);
+    if (o->shuffle_window > most)
         return FAIL(ERR_ARG,
-                    "--shuffle-window %" PRId64 " needs as many shards at once, of up to %" PRId64
+                    "--shuffle-window %" PRId64 " needs %sas many shards at once, of up to %" PRId64
                     " bytes, and %d more; --cache-limit %s allows --shuffle-window %" PRId64,
-                    o->shuffle_window, largest, BESIDE, o->cache_limit, fit - BESIDE);
+                    o->shuffle_window, windows == 1 ? "" : "twice ", fit->largest, BESIDE, o->cache_limit, most);
     if (o->shuffle_window > 0) return OK;
     if (job_resumes(files))
         return FAIL(ERR_ARG,
                     "the run began without --shuffle-window, so that each step needs samples of all shards, %" PRId64
                     " bytes; --cache-limit %s allows less of them at once",
-                    all, o->cache_limit);
-    int64_t window = fit > SPARE + 2 ? (fit - SPARE) / 2 : 1;
+                    fit->all, o->cache_limit);
+    int64_t window = fit->shards > SPARE + 2 ? (fit->shards - SPARE) / 2 : 1;
     option_settle_int(o, OPTION_ID_shuffle_window, window);
     settled_note(files,
                  "--shuffle-window %" PRId64 ", chosen by --cache-limit %s, into which %" PRId64
                  " shards of up to %.1f MB fit: this window, the next, and some to evaluate",
-                 window, o->cache_limit, fit, (double)largest / 1e6);
+                 window, o->cache_limit, fit->shards, (double)fit->largest / 1e6);
     return OK;
 }
 
 Status remote_window_settle(Options *o, JobFiles *files)
 {
     const char *path;
-    int64_t all = 0, largest = 0;
+    ShardsFit fit;
     Use use = options_use(o);
     if (!o->cache_limit || (use != USE_LEARN && use != USE_TIME && use != USE_EVALUATE)) return OK;
     TRY(job_data_here(o, files, &path));
     if (!files->fetch) return OK;
-    const CachedObjects *objects = remote_fetch_objects(files->fetch);
-    for (int i = 0; i < objects->count; i++) {
-        if (!objects->object[i].later) continue;
-        all += objects->object[i].bytes;
-        if (objects->object[i].bytes > largest) largest = objects->object[i].bytes;
-    }
-    return window_choose(o, files, all, largest);
+    shards_fit(remote_fetch_objects(files->fetch), limit_of(o), &fit);
+    return window_choose(o, files, &fit);
 }
 
 static Status objects_note(const Options *o, JobFiles *files, const RemoteSet *set)

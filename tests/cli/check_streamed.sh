@@ -112,7 +112,7 @@ grep -q "^7 shards with 324 samples" out || complain "data index of an address: 
 
 # ---- a limit: windows of shards come and go
 largest=$(stat -c %s sets/tar/*.tar | sort -n | tail -n 1)
-room=$((largest + 4096)) # with the rest of a block of the disk
+room=$((largest + 16384)) # with the rest of a block of the disk, and a part of what is beside the shards
 taken() { # bytes of what is there and comes; what gets its name while find looks counts once
     find "$1" \( -path '*/data/*' -o -path '*/partial/*' \) -type f -printf '%f %b\n' 2>/dev/null |
         sed -E 's/\.[0-9a-f]{16} / /' | awk '$2 > most[$1] { most[$1] = $2 } END { for (name in most) sum += most[name]; print sum * 512 }'
@@ -186,7 +186,8 @@ same chosen
 grep -q "^shuffle-window: 1" runs/chosen/args.yaml || complain "a chosen window is not recorded: $(grep window runs/chosen/args.yaml)"
 try() { "$towers" train googlenet --data-path "$base/good/$tars" --cache-dir limited --img-size 32 --cache-limit $((4 * room)) "$@"; }
 refuses 2 "allows --shuffle-window" try --shuffle-window 5
-refuses 2 "is less than 3 shards" try --cache-limit "$largest"
+refuses 2 "is less than 3 shards" try --processes 1 --cache-limit $((3 * largest)) # and nothing is left for what is beside them
+refuses 2 "is less than 4 shards" try --towers 2 --cache-limit $((3 * room))
 refuses 2 "--sampler balanced takes samples out of all shards" try --sampler balanced
 refuses 2 "expected a size" try --cache-limit 5X
 refuses 2 "the run began without --shuffle-window" "$towers" train --resume runs/stream --cache-dir limited --cache-limit $((4 * room)) --max-steps 7

@@ -184,7 +184,8 @@ static Status shard_bring(RemoteFetch *f, Coming *c)
         TRY(object_bring(f, c->object));
         TRY(here_check(f, c, i == COMPARISONS, &here));
     }
-    return OK; /* or it has left the cache already: whoever reads it asks again */
+    room_touch(&f->config, c->object); /* who waits for it has not opened it yet */
+    return OK;                         /* or it has left the cache already: whoever reads it asks again */
 }
 
 static void work_wait(RemoteFetch *f, int64_t ns)

@@ -108,6 +108,15 @@ static Status shard_open(const ShardsSource *s, const char *path, int *fd)
     return file_open(path, OF_USER, ERR_FORMAT, UINT64_MAX, fd, &size);
 }
 
+/* Before a reader waits for a shard, it lets go of those that nobody reads just now: they may have to make room. */
+static void idle_close(const ShardsSource *s)
+{
+    pthread_mutex_lock(s->lock);
+    for (int i = 0; i < SLOTS; i++)
+        if (s->slots[i].fd >= 0 && !s->slots[i].users) slot_close(&s->slots[i]);
+    pthread_mutex_unlock(s->lock);
+}
+
 /* An open descriptor of a shard, for shard_release. */
 static Status shard_acquire(const ShardsSource *s, const Sample *sample, const char *path, int *fd)
 {
@@ -115,6 +124,7 @@ static Status shard_acquire(const ShardsSource *s, const Sample *sample, const c
     *fd = slot_use(s, sample);
     pthread_mutex_unlock(s->lock);
     if (*fd >= 0) return OK;
+    if (s->fetch && !s->fetch->is_here(s->fetch, path)) idle_close(s);
     TRY(shard_open(s, path, fd)); /* which may take long, while others read what is open */
     pthread_mutex_lock(s->lock);
     *fd = slot_put(s, sample, *fd);
