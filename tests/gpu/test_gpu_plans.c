@@ -458,6 +458,26 @@ TEST_WITH(test_bias_is_timed, device_open, device_close)
     kernel->discard(&device, &call);
 }
 
+/* Whatever the library says to a graph with a bias, it has plans for the convolution alone, with a pass behind them. */
+TEST_WITH(test_graph_with_a_bias_is_refused, device_open_deterministic, device_close)
+{
+    const OpKernel *kernel = device.backend->kernels[OP_CONV];
+    for (int refused = 0; refused <= 1; refused++) {
+        Conv c;
+        KernelChoice choice = {0};
+        conv_create(&c);
+        c.call.in_count = 3, c.call.kept_in = 6;
+        c.call.in[2] = packed((Shape){1, K, 1, 1}, c.memory[0]);
+        if (refused)
+            fake_gpu_fail_named("cudnnBackendFinalize", 5); /* four operands, then the value between the operations */
+        if (conv_prepare(&c) != OK) fail_msg("%s", status_message());
+        kernel->explain(&device, &c.call, &choice);
+        assert_memory_equal(choice.name, refused ? "engine " : "ends en", 7);
+        assert_int_equal(device.refused.count, refused);
+        conv_destroy(&c);
+    }
+}
+
 /* Products of 16-bit operands are summed in 32 bits, also where a sum is divided between blocks. */
 TEST_WITH(test_products_are_summed_in_f32, device_open, device_close)
 {
