@@ -80,7 +80,7 @@ list(GET cuda_built -1 last)
 list(APPEND cuda_codes -gencode=arch=compute_${last},code=compute_${last})
 set(cuda_flags -std=c++17 -O3 -lineinfo --expt-relaxed-constexpr -I${CMAKE_SOURCE_DIR} -I${CUDART_INCLUDE_DIR}
   -Xcompiler=-fPIC,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-Wall,-Wextra,-Wno-unused-parameter,-Wno-missing-field-initializers)
-if(TOWERS_WERROR)
+if(werror)
   list(APPEND cuda_flags -Werror=all-warnings -Xcompiler=-Werror)
 endif()
 if(TOWERS_CUDA_HOST_COMPILER)

@@ -52,10 +52,10 @@ jobs=$(nproc)
 logs=build-test/logs # of builds and tests, for the list of what was skipped
 
 # build PRESET [TARGET...]: configure and build quietly, all or what the targets need; show the end of the log if that fails, which is
-# recorded, so that the other parts go on
+# recorded, so that the other parts go on. What a compiler that the project does not know warns of is counted (TOWERS_WERROR).
 failed='' unsteady='' given=("$@")
 build() {
-    local log=$logs/build-$1 preset=$1
+    local log=$logs/build-$1 preset=$1 warnings
     shift
     echo "== building $preset${1:+: $*}"
     if ! { cmake --preset "$preset" && cmake --build "build-$preset" -j "$jobs" ${1:+--target "$@"}; } >"$log" 2>&1; then
@@ -64,6 +64,8 @@ build() {
         return 1
     fi
     sed -n '/^-- Towers/,+5 s/^-- //p' "$log"
+    warnings=$(grep -c 'warning: ' "$log") || return 0
+    echo "   warnings of the compiler: $warnings, in $log"
 }
 
 # The preset of what needs the CUDA backend; where there is no toolkit, that of the other tests, so that nothing is built twice.

@@ -72,6 +72,7 @@ fresh_row() { # KIND COMMAND EXPECTED WHEN
     quickstart-*) note+=$(grep -o '^test accuracy [0-9.]* %' "$log" | tail -n 1) ;;
     test-*)
         note+=$(grep -oE '[0-9]+% tests passed, [0-9]+ tests? failed out of [0-9]+' "$log" | paste -sd ';' || true)
+        note+=$(awk '/warnings of the compiler: / { count += $5 } END { if (count) print ", **" count " warnings of the compiler**" }' "$log")
         if [ $status = 0 ]; then
             cp "$machine$(machine_home "$who")/towers/build-test/skipped.txt" "$logs/$1-skipped.txt"
             note+=", $(wc -l <"$logs/$1-skipped.txt") skipped"

@@ -108,6 +108,10 @@ tries 0 '== unsteady, failed once and passed alone: tests (b); see above' tests 
 tries 1 '== failed: tests (a b); see above' tests build-test 2 2
 tries 1 '== failed: tests (b); see above' tests build-test 1 2
 tries 1 '== failed: tsan (a); see above' tsan build-tsan 1 0
+# What a compiler warns of that the project does not know ends no build, and is counted.
+printf '#!/bin/sh\n[ "$1" = --build ] && echo "a.c:1:2: warning: odd" && echo "b.c:3:4: warning: odd"\nexit 0\n' >bin/cmake
+tries 0 '   warnings of the compiler: 2, in build-test/logs/build-test' tests build-test 0 0
+printf '#!/bin/sh\n' >bin/cmake
 touch tree/build-test/none
 tries 1 '== failed: tests (no test); see above' tests build-test 0 0
 

@@ -507,7 +507,7 @@ static void hash_print(const char *kind, const Bytes *bytes, char text[40])
 }
 
 /* `path` NULL: what the index names is no file of the folder. */
-static Status shard_differs(MdsHashes *found, const char *path, const char *message)
+static Status entry_differs(MdsHashes *found, const char *path, const char *message)
 {
     TRY(names_add(&found->differ, message));
     return path ? names_add(&found->damaged, path) : OK;
@@ -529,7 +529,8 @@ static Status shard_hashes_check(const char *path, json_t *hashes, Bytes *bytes,
         if (!*hash || (wanted && !strcmp(hash, wanted))) continue;
         snprintf(message, sizeof message, "%s: its %s is %s, but index.json says %.64s: damaged", path, kind, hash,
                  wanted ? wanted : "nothing");
-        TRY(shard_differs(found, path, message));
+        TRY(names_add(&found->differ, message));
+        TRY(names_add(&found->damaged, path));
     }
     return OK;
 }
@@ -550,7 +551,7 @@ Status mds_hashes_check(const char *folder, MdsHashes *found)
         st = entry_take(folder, index, i, entry, &files);
         names_free(&files);
         snprintf(message, sizeof message, "%s", status_message());
-        st = st == ERR_FORMAT ? shard_differs(found, is_below(base) ? path : NULL, message)
+        st = st == ERR_FORMAT ? entry_differs(found, is_below(base) ? path : NULL, message)
              : st == OK       ? shard_hashes_check(path, json_object_get(raw, "hashes"), &bytes, found)
                               : st;
         TRY_OUT(st);
