@@ -49,6 +49,7 @@ static Status survey_find(const FindingsConfig *config, json_t **made)
     if (json_is_array(json_object_get(*made, "findings"))) return OK;
     json_decref(*made);
     TRY(findings_make(config, made));
+    if (json_whole(*made, "away")) return OK; /* next time more of them may be on this machine */
     if (kept && directory_create(directory) == OK)
         (void)!json_replace(directory, name, json_incref(*made), JSON_COMPACT);
     return OK;

@@ -40,6 +40,16 @@ refuses 2 "holds no shards" "$towers" data index "$work/requests.gates"
 train local --data-path sets/tar || complain "local shards beside an index: $(cat local.err)"
 same local plain
 
+# ---- the survey counts the images that it has looked at: none of shards that are not here yet
+surveyed() { python3 -c 'import json, sys; print(*(json.load(open(f"runs/{sys.argv[1]}/survey.json"))[key] for key in ("looked", "images")))' "$1"; }
+[[ $(surveyed local) == "324 324" ]] || complain "local images, looked at and all: $(surveyed local)"
+train looks --data-path "$base/good/$tars" --cache-dir looks --max-steps 1 || complain "a run whose shards come: $(cat looks.err)"
+[[ $(surveyed looks) == "0 324" ]] || complain "images of which none is here, looked at and all: $(surveyed looks)"
+train comes --data-path "$base/good/$tars" --cache-dir looks --max-steps 20 || complain "an epoch of a set that comes: $(cat comes.err)"
+[[ $(cached looks) == 7 ]] || complain "an epoch leaves $(cached looks) of 7 shards in the cache"
+train here --data-path "$base/good/$tars" --cache-dir looks --max-steps 1 || complain "a run whose shards are here: $(cat here.err)"
+[[ $(surveyed here) == "324 324" ]] || complain "images that are all here by now, looked at and all: $(surveyed here)"
+
 # ---- a run begins when the shards of its first steps are here
 gates() { for shard in sets/tar/*.tar; do touch "requests.gates/$(basename "$shard")"; done; }
 gates

@@ -53,8 +53,9 @@ typedef struct LookWorker {
 
 typedef struct LookOver {
     const FindingsConfig *config;
-    int64_t looked[SPLITS], all; /* at images of each part, of all */
-    uint32_t *kinds;             /* owned: [all], bits of kinds */
+    int64_t chosen[SPLITS], all;    /* images of each part, of all, to be looked at */
+    _Atomic int64_t looked[SPLITS]; /* of these, at so many: others are not on this machine */
+    uint32_t *kinds;                /* owned: [all], bits of kinds */
     LookWorker worker[PARALLEL_USUAL];
     int64_t *decoded; /* owned: [decoded_count], the numbers of the images that are decoded */
     int64_t decoded_count, deep_decoded;
@@ -66,7 +67,7 @@ typedef struct LookOver {
 static Split part_of(const LookOver *l, int64_t *number)
 {
     Split part = SPLIT_TRAIN;
-    while (*number >= l->looked[part]) *number -= l->looked[part++];
+    while (*number >= l->chosen[part]) *number -= l->chosen[part++];
     return part;
 }
 
@@ -79,10 +80,10 @@ static int64_t id_of(const LookOver *l, int64_t number)
 {
     Split part = part_of(l, &number);
     int64_t count = source_info(l->config->part[part])->count;
-    return l->looked[part] == count ? number : (int64_t)((double)number * (double)count / (double)l->looked[part]);
+    return l->chosen[part] == count ? number : (int64_t)((double)number * (double)count / (double)l->chosen[part]);
 }
 
-static int64_t looked_at(const FindingsConfig *config, const Source *source)
+static int64_t choose(const FindingsConfig *config, const Source *source)
 {
     char path[PATH_BYTES];
     uint64_t bytes;
@@ -153,7 +154,9 @@ static Status sample_look(void *context, int thread, int64_t number)
     LookOver *l = context;
     ImageInfo info;
     uint64_t bytes;
+    int64_t in_part = number;
     if (!source_is_here(source_of(l, number), id_of(l, number))) return OK; /* training must not wait for it */
+    atomic_fetch_add(&l->looked[part_of(l, &in_part)], 1);
     Status st = sample_probe(l, &l->worker[thread], number, &info, &bytes);
     bool files = source_info(source_of(l, number))->shard_first == NULL;
     l->kinds[number] |= st == OK ? kinds_of(&info, bytes) : KIND_BIT(files && !bytes ? KIND_EMPTY : KIND_UNDECODABLE);
@@ -279,10 +282,10 @@ static void parts_text(const LookOver *l, const Count *count, Text *to)
     bool some = false, all = true;
     for (Split part = SPLIT_TRAIN; part < SPLITS; part++) {
         if (!count->of[part]) continue;
-        text_add(to, "%s%" PRId64 " of %" PRId64 " %s images", some ? " and " : "", count->of[part], l->looked[part],
-                 names[part]);
+        text_add(to, "%s%" PRId64 " of %" PRId64 " %s images", some ? " and " : "", count->of[part],
+                 atomic_load(&l->looked[part]), names[part]);
         some = true;
-        all &= l->looked[part] == source_info(l->config->part[part])->count;
+        all &= atomic_load(&l->looked[part]) == source_info(l->config->part[part])->count;
     }
     if (!all) text_add(to, " that were looked at");
 }
@@ -411,10 +414,10 @@ Status findings_make(const FindingsConfig *config, json_t **made)
     Status st = OK;
     LookOver l = {.config = config};
     json_t *list = json_array(), *root = NULL;
-    int64_t all = 0;
+    int64_t all = 0, looked = 0;
     for (Split part = SPLIT_TRAIN; part < SPLITS; part++) {
-        l.looked[part] = looked_at(config, config->part[part]);
-        l.all += l.looked[part];
+        l.chosen[part] = choose(config, config->part[part]);
+        l.all += l.chosen[part];
         all += config->part[part] ? source_info(config->part[part])->count : 0;
     }
     l.kinds = calloc((size_t)l.all + 1, sizeof *l.kinds);
@@ -428,7 +431,9 @@ Status findings_make(const FindingsConfig *config, json_t **made)
     TRY_OUT(colors_look(&l));
     TRY_OUT(equal_look(&l));
     TRY_OUT(list_make(&l, list));
-    root = json_pack("{s:I, s:I, s:O}", "images", (json_int_t)all, "looked", (json_int_t)l.all, "findings", list);
+    for (Split part = SPLIT_TRAIN; part < SPLITS; part++) looked += atomic_load(&l.looked[part]);
+    root = json_pack("{s:I, s:I, s:I, s:O}", "images", (json_int_t)all, "looked", (json_int_t)looked, "away",
+                     (json_int_t)(l.all - looked), "findings", list);
     if (!root) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the survey of the images"));
     *made = root;
 out:
