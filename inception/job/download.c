@@ -31,7 +31,7 @@ static Status sha256_file(const char *path, char digits[SHA256_DIGITS + 1])
     }
     EVP_DigestFinal_ex(hash, digest, NULL);
     Text text = text_start(digits, SHA256_DIGITS + 1);
-    for (int i = 0; i < DIGEST_BYTES; i++) text_add(&text, "%02x", digest[i]);
+    text_hex(&text, digest, DIGEST_BYTES);
 out:
     if (fd >= 0) close(fd);
     EVP_MD_CTX_free(hash);

@@ -92,7 +92,7 @@ static Status digest_make(const NetFile *n, const NetFile *trained, char to[NET_
     free(bytes);
     if (made != 1 || 2 * length != NET_FILE_DIGEST) return FAIL(ERR_INTERNAL, "no SHA-256");
     Text text = text_start(to, NET_FILE_DIGEST + 1);
-    for (unsigned i = 0; i < length; i++) text_add(&text, "%02x", digest[i]);
+    text_hex(&text, digest, length);
     return OK;
 }
 

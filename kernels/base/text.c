@@ -41,6 +41,11 @@ void text_add(Text *text, const char *format, ...)
     va_end(args);
 }
 
+void text_hex(Text *text, const unsigned char *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) text_add(text, "%02x", bytes[i]);
+}
+
 void text_real(double value, char *text, size_t bytes)
 {
     for (int digits = 15; digits <= 17; digits++) {

@@ -16,6 +16,7 @@ typedef struct Text {
 Text text_start(char *buffer, size_t bytes);  /* an empty one */
 Text text_behind(char *buffer, size_t bytes); /* appends to the string in the buffer */
 void text_add(Text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void text_hex(Text *text, const unsigned char *bytes, size_t count); /* "0aff": two digits for each */
 void text_vadd(Text *text, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
 
 /* The shortest of 15, 16 and 17 digits that reads back as `value`, in the locale of the caller. Needs 32 bytes. */

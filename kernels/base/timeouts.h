@@ -25,6 +25,7 @@ enum {
     DEVICE_WAIT_MS = 100,    /* for an event of a device */
     DEVICE_READ_MS = 1000,   /* between readings of the telemetry of devices */
     SWEEP_LOOK_MS = 200,     /* of a sweep, at its runs */
+    NET_WAIT_MS = 1000,      /* for an answer, before the next look at what else is to do */
     FETCH_LOOK_MS = 100,     /* for room in a cache */
     BEGINNING_SECONDS = 10,  /* without a lock, until what has come of an object may make room for another */
     FETCH_LIFE_SECONDS = 1,  /* between signs of life of who waits for data from a server */

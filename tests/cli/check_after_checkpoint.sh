@@ -10,13 +10,6 @@ needs_faults data
 train() { # NAME ARGUMENT...: with its messages in err.NAME
     timeout -s KILL 120 "$towers" train fashion_cnn --data-path data --towers 2 -b 8 --threads 1 --seed 3 --summary-interval 0 --experiment "$@" >"out.$1" 2>"err.$1" </dev/null
 }
-ends() { # CODE NAME ARGUMENT...
-    local code=$1 status
-    shift
-    train "$@"
-    status=$?
-    [[ $status == "$code" ]] || complain "$1: exit $status instead of $code: $(tail -n 3 "err.$1")"
-}
 says() { grep -qE -- "$2" "err.$1" || complain "$1: wanted '$2': $(tail -n 5 "err.$1")"; } # NAME TEXT
 counts() { # NAME RUN FAILED SKIPPED CODE WORD: what outcome.json has
     grep -q "\"outcome\":\"$6\".*\"exit_code\":$5,.*\"after_checkpoint\":{\"run\":$2,\"failed\":$3,\"skipped\":$4}" "runs/$1/outcome.json" ||

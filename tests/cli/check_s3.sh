@@ -4,8 +4,8 @@
 # objects with odd characters. No file of a run or a cache, no output and no command line has a secret. Arguments: source folder, binary.
 set -uo pipefail
 . "$1/tests/support/check.sh"
+. "$source_dir/tests/support/moto.sh"
 needs_python
-user_home=$HOME user_cache=${XDG_CACHE_HOME:-$HOME/.cache}
 unset "${!AWS_@}"
 export HOME=$work/home XDG_CACHE_HOME=$work/cache no_proxy=127.0.0.1,localhost,.localhost
 mkdir home said
@@ -213,16 +213,7 @@ found=$(grep -rlF -e "$secret" -e "$token" -e "${secret:0:12}" -e "${token:0:12}
 [[ $(find said runs cache fresh -type f | wc -l) -gt 200 ]] || complain "only $(find said runs cache fresh -type f | wc -l) files were searched"
 
 # ---- a store of others
-if ! python=$(HOME=$user_home XDG_CACHE_HOME=$user_cache "$source_dir/scripts/venv.sh" s3 2>"$work/pip"); then
-    left_out "data from moto's S3: pip could not get the packages of scripts/requirements/s3.txt: $(tail -n 1 "$work/pip")"
-    check_end "data in a store with the interface of S3 train as local ones do, and no secret is left anywhere"
-    exit
-fi
-kill "$server"
-wait "$server" 2>/dev/null
-coproc MOTO { exec "$python" "$source_dir/tests/support/s3_moto.py" "$work/sets" 2>"$work/moto.err"; }
-server=$MOTO_PID
-if read -r port id secret <&"${MOTO[0]}"; then
+if moto_begin "$work/sets" "data from"; then
     base=http://127.0.0.1:$port
     at_store train moto --data-path "s3://pets/$tars" || complain "tars of moto: $(tail -n 3 said/moto.err)"
     same moto
@@ -233,7 +224,5 @@ if read -r port id secret <&"${MOTO[0]}"; then
     secret=${secret:1}X at_store refuses 6 "answers 403: it is forbidden; the request was signed" info "s3://pets/$one"
     AWS_ENDPOINT_URL=$base refuses 6 "answers 403: it is forbidden; the request was not signed" info "s3://pets/$one"
     grep -rlF "$secret" said runs cache fresh && complain "a secret of moto is left"
-else
-    complain "moto does not start: $(tail -n 3 moto.err)"
 fi
 check_end "data in a store with the interface of S3 train as local ones do, and no secret is left anywhere"

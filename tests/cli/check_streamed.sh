@@ -127,17 +127,20 @@ taken() { # bytes of what is there and comes; what gets its name while find look
     find "$1" \( -path '*/data/*' -o -path '*/partial/*' \) -type f -printf '%f %b\n' 2>/dev/null |
         sed -E 's/\.[0-9a-f]{16} / /' | awk '$2 > most[$1] { most[$1] = $2 } END { for (name in most) sum += most[name]; print sum * 512 }'
 }
-watch_taken() { while [[ ! -e $1.over ]]; do taken "$1" >>"$1.taken"; sleep 0.02; done; }
 long() { train "$1" --max-steps 25 "${@:2}"; } # two epochs and a half, with an evaluation each
+watched() { # NAME ADDRESS: trained in a cache of its own for four shards; sets most, the bytes that this took at most
+    local watcher
+    while [[ ! -e $1.over ]]; do taken "$1" >>"$1.taken"; sleep 0.02; done &
+    watcher=$!
+    long "$1" --data-path "$2" --cache-dir "$1" --cache-limit $((4 * room)) || complain "$1, a limit of four shards: $(tail -n 3 "$1.err")"
+    touch "$1.over"
+    wait "$watcher"
+    same "$1" whole25
+    most=$(sort -n "$1.taken" | tail -n 1)
+    ((most <= 4 * room)) || complain "$1: a cache of at most $((4 * room)) bytes takes $most"
+}
 long whole25 --data-path sets/tar || complain "local shards, 25 steps: $(cat whole25.err)"
-watch_taken limited &
-watcher=$!
-long limited --data-path "$base/good/$tars" --cache-dir limited --cache-limit $((4 * room)) || complain "a limit of four shards: $(tail -n 3 limited.err)"
-touch limited.over
-wait "$watcher"
-same limited whole25
-most=$(sort -n limited.taken | tail -n 1)
-((most <= 4 * room)) || complain "a cache of at most $((4 * room)) bytes takes $most"
+watched limited "$base/good/$tars"
 ((most > 2 * room)) || complain "a cache of at most $((4 * room)) bytes takes only $most"
 (($(cached limited) <= 4)) || complain "a cache for four shards has $(cached limited)"
 long limited2 --processes 2 --data-path "$base/good/$tars" --cache-dir limited2 --cache-limit $((4 * room)) || complain "two processes in a limit: $(tail -n 3 limited2.err)"
@@ -170,13 +173,7 @@ train none --seed 4 --max-steps 25 --net-timeout 2 --data-path "$base/good/$tars
 [[ $? == 6 ]] && grep -q "leaves no room for it" none.err || complain "shards that are needed whole leave: $(tail -n 3 none.err)"
 [[ $(cached limited) == "$there" ]] || complain "shards that are needed whole leave the cache"
 exec 8>&-
-watch_taken first &
-watcher=$!
-long first --data-path "$base/good/bare/${tars#tar/}" --cache-dir first --cache-limit $((4 * room)) || complain "a limit without a sidecar: $(tail -n 3 first.err)"
-touch first.over
-wait "$watcher"
-same first whole25
-(($(sort -n first.taken | tail -n 1) <= 4 * room)) || complain "the first pass of a cache of $((4 * room)) bytes takes $(sort -n first.taken | tail -n 1)"
+watched first "$base/good/bare/${tars#tar/}" # without a sidecar
 # beginnings that a run has left, of shards that nobody wants now, make room; one that somebody downloads stays
 left="first/http/127.0.0.1:$port/partial/gone"
 mkdir -p "$left"

@@ -7,10 +7,10 @@
 set -uo pipefail
 . "$1/tests/support/check.sh"
 . "$source_dir/tests/support/hosts.sh"
+. "$source_dir/tests/support/moto.sh"
 needs_python
 small_data data 96 30 || exit $?
 needs_faults data
-user_home=$HOME user_cache=${XDG_CACHE_HOME:-$HOME/.cache}
 unset "${!AWS_@}"
 export HOME=$work/home no_proxy=127.0.0.1,localhost,.localhost
 unset XDG_CACHE_HOME
@@ -25,13 +25,6 @@ export AWS_ENDPOINT_URL=http://127.0.0.1:$port AWS_ACCESS_KEY_ID=$id AWS_SECRET_
 
 train() { # NAME ARGUMENT...: with its messages in err.NAME
     timeout -s KILL 120 "$towers" train fashion_cnn --data-path data --towers 2 -b 8 --threads 1 --seed 3 --summary-interval 0 --net-timeout 20 --experiment "$@" >"out.$1" 2>"err.$1" </dev/null
-}
-ends() { # CODE NAME ARGUMENT...
-    local code=$1 status
-    shift
-    train "$@"
-    status=$?
-    [[ $status == "$code" ]] || complain "$1: exit $status instead of $code: $(tail -n 3 "err.$1")"
 }
 comes() { # ADDRESS NAME ARGUMENT...: the run goes on in another folder of runs
     timeout -s KILL 120 "$towers" train --resume "$1" --net-timeout 20 --output-dir "elsewhere/$2" "${@:3}" >"out.$2" 2>"err.$2" </dev/null
@@ -279,17 +272,8 @@ found=$(grep -rlF -e "$secret" -e "${secret:0:12}" runs elsewhere store out.* er
 [[ $(find runs elsewhere store -type f | wc -l) -gt 500 ]] || complain "only $(find runs elsewhere store -type f | wc -l) files were searched"
 
 # ---- a store of others
-if ! python=$(HOME=$user_home XDG_CACHE_HOME=$user_cache "$source_dir/scripts/venv.sh" s3 2>"$work/pip"); then
-    left_out "runs in moto's S3: pip could not get the packages of scripts/requirements/s3.txt: $(tail -n 1 "$work/pip")"
-    check_end "runs are copied to a store, and go on from there with the bits of the undisturbed run"
-    exit
-fi
-kill "$server"
-wait "$server" 2>/dev/null
 mkdir seed && touch seed/x
-coproc MOTO { exec "$python" "$source_dir/tests/support/s3_moto.py" "$work/seed" 2>"$work/moto.err"; }
-server=$MOTO_PID
-if read -r port id secret <&"${MOTO[0]}"; then
+if moto_begin "$work/seed" "runs in"; then
     export AWS_ENDPOINT_URL=http://127.0.0.1:$port AWS_ACCESS_KEY_ID=$id AWS_SECRET_ACCESS_KEY=$secret
     ends 0 moto --max-steps 3 --upload s3://pets/runs/moto
     large motos --max-steps 1 --upload s3://pets/runs/motos || complain "a large model in moto: $(tail -n 3 err.motos)"
@@ -299,7 +283,5 @@ if read -r port id secret <&"${MOTO[0]}"; then
     done
     goes_on s3://pets/runs/moto moto
     grep -rlF "$secret" runs elsewhere boto out.* err.* && complain "a secret of moto is left"
-else
-    complain "moto does not start: $(tail -n 3 moto.err)"
 fi
 check_end "runs are copied to a store, and go on from there with the bits of the undisturbed run"

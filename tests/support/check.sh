@@ -17,6 +17,7 @@
 #   wait_until COMMAND...                   try it until it succeeds; at most five minutes, for a busy machine: whoever waits for
 #                                           another process uses this, and no bound of its own
 #   options_listed                          a line for each option, as the pages explain it: - `--lr RATE`: what it is. Commands: train, ...
+#   ends CODE NAME ARGUMENT...              the function train of the script, whose messages are in err.NAME, ends with this exit code
 #   complain TEXT...                        print and count a failure; the script continues
 #   check_end TEXT                          exit 1 after complaints; TEXT summarizes what was shown
 
@@ -128,6 +129,14 @@ wait_until() {
         sleep 0.05
     done
     return 1
+}
+
+ends() {
+    local code=$1 status
+    shift
+    train "$@"
+    status=$?
+    [[ $status == "$code" ]] || complain "$1: exit $status instead of $code: $(tail -n 3 "err.$1")"
 }
 
 complain() {

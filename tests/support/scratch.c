@@ -13,6 +13,14 @@ int scratch_make(void **state)
     return mkdtemp(scratch) ? 0 : -1;
 }
 
+int scratch_and_cache_make(void **state)
+{
+    char cache[PATH_BYTES];
+    int code = scratch_make(state);
+    if (code == 0) scratch_path(cache, "cache");
+    return code == 0 ? setenv("XDG_CACHE_HOME", cache, 1) : code;
+}
+
 int scratch_drop(void **state)
 {
     bool gone = tree_remove(scratch) == OK;

@@ -7,6 +7,7 @@
 extern char scratch[]; /* its path, "" while there is none */
 
 int scratch_make(void **state);
+int scratch_and_cache_make(void **state); /* XDG_CACHE_HOME is its folder "cache" */
 int scratch_drop(void **state);
 
 void scratch_path(char path[PATH_BYTES], const char *name);

@@ -7,11 +7,8 @@ static char set[PATH_BYTES];
 
 static int set_up(void **state)
 {
-    char cache[PATH_BYTES];
-    int code = scratch_make(state);
+    int code = scratch_and_cache_make(state);
     scratch_path(set, "set");
-    scratch_path(cache, "cache");
-    setenv("XDG_CACHE_HOME", cache, 1);
     return code;
 }
 

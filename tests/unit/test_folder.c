@@ -41,11 +41,8 @@ static const char *scratch_named(const char *name)
 
 static int set_up(void **state)
 {
-    char cache[PATH_BYTES];
-    int code = scratch_make(state);
+    int code = scratch_and_cache_make(state);
     scratch_path(set, "set");
-    scratch_path(cache, "cache");
-    setenv("XDG_CACHE_HOME", cache, 1);
     return code || directory_create(set) != OK;
 }
 

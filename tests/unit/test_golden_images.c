@@ -17,11 +17,8 @@ static Device device;
 
 static int set_up(void **state)
 {
-    char cache[4096];
     const Backend *cpu;
-    int code = scratch_make(state);
-    scratch_path(cache, "cache");
-    setenv("XDG_CACHE_HOME", cache, 1);
+    int code = scratch_and_cache_make(state);
     SourceConfig config = {.path = TOWERS_SOURCE_DIR "/tests/unit/golden_images.tar", .whole = true};
     if (backend_find("cpu", &cpu, NULL, 0) != OK) skip("no CPU backend here: %s", status_message());
     assert_int_equal(cpu->open(&(DeviceConfig){DEVICE_USUAL, .threads = 1}, &device), OK);

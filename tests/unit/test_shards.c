@@ -2,40 +2,19 @@
  * shard that changes under a run. Images are PGM of one pixel in tars. And what is taken from a sample of each format. */
 #include "towers/data/shards/shard_set.h"
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 
 #include "tests/support/failing_malloc.h"
 #include "tests/support/scratch.h"
+#include "tests/support/tar_write.h"
 #include "tests/support/unit.h"
 #include "towers/data/shards/example.h"
 #include "towers/data/shards/shard.h"
 #include "towers/data/shards/tfrecord.h"
 #include "towers/files/crc32c.h"
 #include "towers/files/files.h"
-
-static int set_up(void **state)
-{
-    char cache[PATH_BYTES];
-    int code = scratch_make(state);
-    scratch_path(cache, "cache");
-    setenv("XDG_CACHE_HOME", cache, 1);
-    return code;
-}
-
-static void member_write(struct archive *to, const char *name, const char *text)
-{
-    struct archive_entry *entry = archive_entry_new();
-    archive_entry_set_pathname(entry, name);
-    archive_entry_set_size(entry, (int64_t)strlen(text));
-    archive_entry_set_filetype(entry, AE_IFREG);
-    assert_int_equal(archive_write_header(to, entry), ARCHIVE_OK);
-    assert_int_equal(archive_write_data(to, text, strlen(text)), (ssize_t)strlen(text));
-    archive_entry_free(entry);
-}
 
 static struct archive *tar_begin(const char *name)
 {
@@ -69,7 +48,7 @@ static void tar_write(const char *name, int first, int count, int classes)
 
 /* Another tar behind a tar, however many zeros lie between, is not passed over; writers fill the end with up to
  * `tar -b` times 512 zeros. */
-TEST_WITH(test_concatenated, set_up, scratch_drop)
+TEST_WITH(test_concatenated, scratch_and_cache_make, scratch_drop)
 {
     char path[PATH_BYTES], zeros[512] = {0};
     ShardList list = {.path = path};
@@ -93,7 +72,7 @@ TEST_WITH(test_concatenated, set_up, scratch_drop)
 
 /* Each allocation fails once while a tar with long names is listed: that is no damage to the tar. (In some places
  * libarchive ends the program with a message of its own.) */
-TEST_WITH(test_no_memory, set_up, scratch_drop)
+TEST_WITH(test_no_memory, scratch_and_cache_make, scratch_drop)
 {
     failing_malloc_or_skip();
     char path[PATH_BYTES], name[200] = "folder/";
@@ -186,7 +165,7 @@ TEST(test_braces)
 }
 
 /* Samples in the order of the sorted names; the evaluation's labels are among the classes of training. */
-TEST_WITH(test_splits, set_up, scratch_drop)
+TEST_WITH(test_splits, scratch_and_cache_make, scratch_drop)
 {
     char path[PATH_BYTES], list[2 * PATH_BYTES];
     tar_write("set/pets-train-1.tar", 10, 7, 3);
@@ -214,7 +193,7 @@ TEST_WITH(test_splits, set_up, scratch_drop)
     refused(path, SPLIT_VAL, 0, ERR_FORMAT, "has label 4, but the training samples have 2 classes");
 }
 
-TEST_WITH(test_divided, set_up, scratch_drop)
+TEST_WITH(test_divided, scratch_and_cache_make, scratch_drop)
 {
     char path[PATH_BYTES];
     bool seen[40] = {false};
@@ -239,7 +218,7 @@ TEST_WITH(test_divided, set_up, scratch_drop)
 }
 
 /* One large label is damage, or no label, unless a list says that there are as many classes. */
-TEST_WITH(test_few_samples_of_many_classes, set_up, scratch_drop)
+TEST_WITH(test_few_samples_of_many_classes, scratch_and_cache_make, scratch_drop)
 {
     char path[PATH_BYTES], names[PATH_BYTES];
     tar_write("set/0.tar", 1100, 8, 1 << 20);
@@ -255,7 +234,7 @@ TEST_WITH(test_few_samples_of_many_classes, set_up, scratch_drop)
 }
 
 /* The index is used while the shards are as they were; a changed shard is named, and indexed again by the next run. */
-TEST_WITH(test_changed, set_up, scratch_drop)
+TEST_WITH(test_changed, scratch_and_cache_make, scratch_drop)
 {
     char path[PATH_BYTES], shard[PATH_BYTES];
     Bytes bytes = {0};
@@ -285,7 +264,7 @@ TEST_WITH(test_changed, set_up, scratch_drop)
 }
 
 /* A link to a shard, or to the folder of a list, that leads elsewhere than before. */
-TEST_WITH(test_links, set_up, scratch_drop)
+TEST_WITH(test_links, scratch_and_cache_make, scratch_drop)
 {
     static const char *const lists[] = {"set/latest/{0,1}.tar", "set/latest/0.tar"};
     char link[PATH_BYTES], path[PATH_BYTES];
@@ -309,7 +288,7 @@ TEST_WITH(test_links, set_up, scratch_drop)
 }
 
 /* A sample's key ends at the first dot of its name, not of its folder's: other images of it are not its image. */
-TEST_WITH(test_keys, set_up, scratch_drop)
+TEST_WITH(test_keys, scratch_and_cache_make, scratch_drop)
 {
     char path[PATH_BYTES];
     struct archive *to = tar_begin("set/train/0.tar");
@@ -369,7 +348,7 @@ static void mds_write(const char *split)
     scratch_put(name, index);
 }
 
-TEST_WITH(test_pixels_of_mds, set_up, scratch_drop)
+TEST_WITH(test_pixels_of_mds, scratch_and_cache_make, scratch_drop)
 {
     char path[PATH_BYTES];
     Bytes bytes = {0};
@@ -390,7 +369,7 @@ TEST_WITH(test_pixels_of_mds, set_up, scratch_drop)
 }
 
 /* Whoever removes what is damaged must not be led out of the folder. */
-TEST_WITH(test_damaged_mds_are_files_of_their_folder, set_up, scratch_drop)
+TEST_WITH(test_damaged_mds_are_files_of_their_folder, scratch_and_cache_make, scratch_drop)
 {
     static const char *const names[] = {"shard.mds", "../val/shard.mds", "/etc/shard.mds", ".hidden"};
     char path[PATH_BYTES], index[512];
@@ -501,7 +480,7 @@ TEST(test_boxes)
 }
 
 /* The classes of the evaluation are those of the training, whose shards may be written anew in place. */
-TEST_WITH(test_changed_training, set_up, scratch_drop)
+TEST_WITH(test_changed_training, scratch_and_cache_make, scratch_drop)
 {
     char path[PATH_BYTES];
     scratch_path(path, "set");
@@ -519,7 +498,7 @@ TEST_WITH(test_changed_training, set_up, scratch_drop)
 }
 
 /* A shard stays open between its images, and the training shards are examined once in a start. */
-TEST_WITH(test_opened_and_examined_once, set_up, scratch_drop)
+TEST_WITH(test_opened_and_examined_once, scratch_and_cache_make, scratch_drop)
 {
     char path[PATH_BYTES], folder[PATH_BYTES], away[PATH_BYTES];
     Source *val = NULL;
@@ -552,7 +531,7 @@ static void shard_late(void *context, int64_t done, int64_t all)
 }
 
 /* A shard for evaluation that comes while those for training are listed. */
-TEST_WITH(test_changed_during_the_listing, set_up, scratch_drop)
+TEST_WITH(test_changed_during_the_listing, scratch_and_cache_make, scratch_drop)
 {
     char path[PATH_BYTES];
     Source *test = NULL;

@@ -2,37 +2,16 @@
  * refused, whatever its checksum says; equal shards are found without their bytes. */
 #include "towers/data/shards/sidecar.h"
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <xxhash.h>
 
 #include "tests/support/scratch.h"
+#include "tests/support/tar_write.h"
 #include "tests/support/unit.h"
 #include "towers/data/shards/sidecar_files.h"
 #include "towers/data/sources/source.h"
 #include "towers/files/files.h"
 
 enum { HEAD_BYTES = 104, SUM_AT = 96, SAMPLE_AT = HEAD_BYTES };
-
-static int set_up(void **state)
-{
-    char cache[PATH_BYTES];
-    int code = scratch_make(state);
-    scratch_path(cache, "cache");
-    setenv("XDG_CACHE_HOME", cache, 1);
-    return code;
-}
-
-static void member_write(struct archive *to, const char *name, const char *text)
-{
-    struct archive_entry *entry = archive_entry_new();
-    archive_entry_set_pathname(entry, name);
-    archive_entry_set_size(entry, (int64_t)strlen(text));
-    archive_entry_set_filetype(entry, AE_IFREG);
-    assert_int_equal(archive_write_header(to, entry), ARCHIVE_OK);
-    assert_int_equal(archive_write_data(to, text, strlen(text)), (ssize_t)strlen(text));
-    archive_entry_free(entry);
-}
 
 /* A tar of four samples of two classes, and of members that are none: two kinds for one reason. */
 static void tar_write(const char *name, const char *first)
@@ -90,7 +69,7 @@ static void lists_compare(const ShardList *a, const ShardList *b)
     }
 }
 
-TEST_WITH(test_stand_in, set_up, scratch_drop)
+TEST_WITH(test_stand_in, scratch_and_cache_make, scratch_drop)
 {
     char path[PATH_BYTES], stand_in[PATH_BYTES];
     Sidecar made;
@@ -147,7 +126,7 @@ static void refused(const Draft *record, size_t at, uint64_t number, size_t byte
     free(copy);
 }
 
-TEST_WITH(test_refusals, set_up, scratch_drop)
+TEST_WITH(test_refusals, scratch_and_cache_make, scratch_drop)
 {
     Sidecar made;
     tar_write("set/a.tar", "a");
@@ -184,7 +163,7 @@ TEST_WITH(test_refusals, set_up, scratch_drop)
 }
 
 /* A set of stand-ins is one as that of their shards, but its bytes cannot be read; a copy of a shard is found by its digest. */
-TEST_WITH(test_set, set_up, scratch_drop)
+TEST_WITH(test_set, scratch_and_cache_make, scratch_drop)
 {
     char path[PATH_BYTES];
     Source *source;

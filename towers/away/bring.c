@@ -6,7 +6,7 @@
 #include "kernels/base/text.h"
 #include "towers/store/checkpoint.h"
 
-enum { DEPTH_MOST = 8, STEP_DIGITS = 10 };
+enum { STEP_DIGITS = 10 };
 
 typedef struct Bringing {
     RunStoreOpen open;
@@ -19,13 +19,6 @@ static bool is_step(const char *name)
 {
     size_t digits = strncmp(name, "step-", 5) == 0 ? strspn(name + 5, "0123456789") : 0;
     return digits >= STEP_DIGITS && digits <= 18 && !name[5 + digits];
-}
-
-static bool has_name(const Names *names, const char *name)
-{
-    for (int i = 0; i < names->count; i++)
-        if (!strcmp(names->name[i], name)) return true;
-    return false;
 }
 
 /* ---- files */
@@ -68,7 +61,11 @@ static Status entries_bring(Bringing *b, const char *folder, const BucketList *l
         Text text = text_start(name, sizeof name);
         TRY(name_check(b, list->folders.name[i]));
         text_add(&text, "%s%s/", folder, list->folders.name[i]);
-        if (strcmp(name, "ckpt/") != 0 && depth < DEPTH_MOST) TRY(folder_bring(b, name, depth + 1));
+        if (!strcmp(name, "ckpt/")) continue;
+        if (depth == RUN_STORE_DEPTH)
+            return FAIL(ERR_FORMAT, "%s has a folder '%.200s', deeper than those of a run", b->open.store.address,
+                        name);
+        TRY(folder_bring(b, name, depth + 1));
     }
     return OK;
 }
@@ -114,7 +111,7 @@ static Status step_is_whole(const Bringing *b, const char *name, bool *whole)
     BucketList list;
     snprintf(folder, sizeof folder, "ckpt/%s/", name);
     TRY(run_store_list(&b->open, folder, &list));
-    *whole = has_name(&list.objects, "MANIFEST");
+    *whole = names_find(&list.objects, "MANIFEST") >= 0;
     bucket_list_free(&list);
     return OK;
 }

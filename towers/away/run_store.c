@@ -135,7 +135,7 @@ static Status number_draw(const char *run_dir, char number[RUN_NUMBER_BYTES])
     unsigned char drawn[(RUN_NUMBER_BYTES - 1) / 2];
     if (RAND_bytes(drawn, sizeof drawn) != 1) return FAIL(ERR_INTERNAL, "libcrypto draws no number");
     Text text = text_start(number, RUN_NUMBER_BYTES);
-    for (size_t i = 0; i < sizeof drawn; i++) text_add(&text, "%02x", drawn[i]);
+    text_hex(&text, drawn, sizeof drawn);
     return json_replace(run_dir, RUN_STORE_FILE, json_pack("{s:s}", "run", number), JSON_INDENT(2));
 }
 
@@ -155,20 +155,13 @@ static Status number_send(const RunStoreOpen *open, const char *run_dir)
     return st;
 }
 
-static bool names_have(const Names *names, const char *name)
-{
-    for (int i = 0; i < names->count; i++)
-        if (!strcmp(names->name[i], name)) return true;
-    return false;
-}
-
 static Status place_claim(const RunStoreOpen *open, const char *run_dir)
 {
     char own[RUN_NUMBER_BYTES], theirs[RUN_NUMBER_BYTES];
     BucketList list;
     const char *address = open->store.address;
     TRY(run_store_list(open, "", &list));
-    bool taken = names_have(&list.objects, RUN_STORE_FILE), empty = !list.objects.count && !list.folders.count;
+    bool taken = names_find(&list.objects, RUN_STORE_FILE) >= 0, empty = !list.objects.count && !list.folders.count;
     bucket_list_free(&list);
     run_number(run_dir, own);
     if (!taken && !empty)

@@ -8,6 +8,8 @@
 
 #define RUN_STORE_FILE "upload.json"
 
+enum { RUN_STORE_DEPTH = 8 /* folders in folders of a run, at most */ };
+
 typedef struct RunStore {
     const char *address;  /* borrowed; without a slash at its end */
     const char *endpoint; /* borrowed; NULL: that of the environment */

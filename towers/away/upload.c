@@ -6,7 +6,6 @@
 #include "kernels/base/text.h"
 #include "towers/remote/send.h"
 
-enum { DEPTH_MOST = 8 /* folders in folders of a run */ };
 static const char manifest_name[] = "MANIFEST";
 
 typedef struct Upload {
@@ -41,7 +40,7 @@ static Status entry_add(Upload *u, const char *folder, const char *name, int dep
     text_add(&text, "%s%s", folder, name);
     TRY(path_join(path, u->run_dir, relative));
     if (place_lstat(path, &info) != 0) return OK;
-    if (S_ISDIR(info.st_mode) && depth < DEPTH_MOST) {
+    if (S_ISDIR(info.st_mode) && depth < RUN_STORE_DEPTH) {
         text_add(&text, "/");
         return folder_add(u, relative, depth + 1);
     }

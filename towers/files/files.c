@@ -28,6 +28,12 @@ struct DurableFile {
 
 /* ---- names */
 
+const char *path_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 Status path_join(char path[PATH_BYTES], const char *directory, const char *name)
 {
     int count = snprintf(path, PATH_BYTES, "%s/%s", directory, name);

@@ -80,6 +80,7 @@ void memory_sum(const void *bytes, size_t count, FileSum *sum);
 bool ends_with(const char *name, const char *end);
 /* Whether both names lead to the same file or directory, which exists. */
 bool is_same_file(const char *a, const char *b);
+const char *path_base(const char *path); /* behind its last slash */
 NODISCARD Status path_join(char path[PATH_BYTES], const char *directory, const char *name);
 /* The temporary name beside `path` under which this process writes it. */
 NODISCARD Status path_temporary(char temporary[PATH_BYTES], const char *path);

@@ -4,9 +4,10 @@
 #include <openssl/evp.h>
 
 #include "kernels/base/text.h"
+#include "kernels/base/timeouts.h"
 
 enum { PART_LEAST = 16 << 20, PART_UNIT = 1 << 20, PARTS_MOST = 9000 /* S3 takes 10,000 */, PARTS_AT_ONCE = 4 };
-enum { MD5_BYTES = 16, MD5_HEX_BYTES = 2 * MD5_BYTES + 1, TRIES = 3, TURN = 1000 /* ms */ };
+enum { MD5_BYTES = 16, MD5_HEX_BYTES = 2 * MD5_BYTES + 1, TRIES = 3 };
 enum { QUERY_BYTES = 2048, UPLOAD_ID_BYTES = 1024, ETAG_BYTES = 64 };
 
 typedef struct SendPart {
@@ -40,7 +41,7 @@ typedef struct SendJob {
 static void hex_print(const unsigned char *bytes, size_t count, char *hex, size_t room)
 {
     Text text = text_start(hex, room);
-    for (size_t i = 0; i < count; i++) text_add(&text, "%02x", bytes[i]);
+    text_hex(&text, bytes, count);
 }
 
 static Status body_digest(SendJob *job, const void *bytes, size_t count, Sending *sending, unsigned char md5[MD5_BYTES])
@@ -183,7 +184,7 @@ static Status request_run(SendJob *job, const char *method, const char *body)
     part->sending.method = method;
     TRY(body_digest(job, body, strlen(body), &part->sending, md5));
     part_start(job, part);
-    while (!part->transfer.done) TRY(transport_wait(job->transport, TURN));
+    while (!part->transfer.done) TRY(transport_wait(job->transport, NET_WAIT_MS));
     job->lost |= part->transfer.status != OK && part->transfer.passes;
     return part->transfer.status == OK ? OK : status_restore(part->transfer.status, &part->transfer.why);
 }
@@ -233,7 +234,7 @@ static Status parts_send(SendJob *job)
             TRY(part_begin(job, part, next++));
             active++;
         }
-        if (active) TRY(transport_wait(job->transport, TURN));
+        if (active) TRY(transport_wait(job->transport, NET_WAIT_MS));
     } while (active);
     return OK;
 }

@@ -5,6 +5,7 @@
 
 #include "kernels/base/clock.h"
 #include "kernels/base/text.h"
+#include "kernels/base/timeouts.h"
 #include "towers/remote/causes.h"
 #include "towers/remote/certificates.h"
 #include "towers/remote/s3.h"
@@ -610,10 +611,9 @@ Status transport_wait(Transport *transport, int ms)
 
 Status transport_run(Transport *transport, Transfer *transfer)
 {
-    enum { TURN = 1000 };
     Status st = OK;
     transport_start(transport, transfer);
-    while (st == OK && !transfer->done) st = transport_wait(transport, TURN);
+    while (st == OK && !transfer->done) st = transport_wait(transport, NET_WAIT_MS);
     if (!transfer->done) transfer_end(transport, transfer, st); /* it is the caller's, and may be gone next */
     if (st != OK) return st;
     return transfer->status == OK ? OK : status_restore(transfer->status, &transfer->why);

@@ -29,7 +29,7 @@ static Status token_make(const char *path)
     for (int round = 0; round < 2; round++) { /* first for the other name */
         TRY(random_bytes(bytes, sizeof bytes));
         Text digits = text_start(text, sizeof text);
-        for (size_t i = 0; i < sizeof bytes; i++) text_add(&digits, "%02x", bytes[i]);
+        text_hex(&digits, bytes, sizeof bytes);
         if (round == 0) snprintf(temporary, sizeof temporary, "%s.%s", path, text);
     }
     text[TOKEN_TEXT - 1] = '\n';

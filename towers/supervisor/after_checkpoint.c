@@ -117,7 +117,9 @@ static _Noreturn void upload_become(const CommandProcess *c)
     Status st = upload_run(&store, c->job->run_dir, atomic_load(&offers->reads), &watch, &count);
     dprintf(STDERR_FILENO, "%d of %d files sent, %.1f MB\n", count.sent, count.files, (double)count.came / 1e6);
     if (count.left_out)
-        dprintf(STDERR_FILENO, "%d files left out, because no address has such names\n", count.left_out);
+        dprintf(STDERR_FILENO,
+                "%d files left out: links, pipes, folders in more than %d others, and names that no address has\n",
+                count.left_out, RUN_STORE_DEPTH);
     if (st == OK) _exit(0);
     snprintf(offers->why, sizeof offers->why, "%s", status_message());
     dprintf(STDERR_FILENO, "%s\n", offers->why);

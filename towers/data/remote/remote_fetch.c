@@ -1,8 +1,8 @@
 /* A queue of shards and the threads that bring them; see remote_fetch.h.
  *
  * The queue is of one process: a process that was forked begins its own, with threads of its own, when it first asks. What was counted is
- * shared by all. A process that only reads what is here and compared starts no threads: the supervisor does no more, as threads that download
- * at the moment when it forks would leave the locks of their files to the new processes. */
+ * shared by all. A process that only reads what is here and compared starts no threads. The supervisor's survey does no more, unless another
+ * run takes a shard out of the cache at that moment: threads that download when it forks leave the locks of their files to its children. */
 #include "towers/data/remote/remote_fetch.h"
 
 #include <sched.h>
@@ -15,7 +15,8 @@
 #include "kernels/base/timeouts.h"
 #include "towers/data/remote/remote_view.h"
 #include "towers/remote/room.h"
-enum { LANES = 8, REST_LANES = 2, COMPARISONS = 2, TRIES = 4 };
+
+enum { THREADS = 8, REST_THREADS = 2, COMPARISONS = 2, TRIES = 4 };
 
 /* WANTED waits for a thread, COMING has one; HERE came, and may be gone again. */
 typedef enum ComingState { AWAY, WANTED, COMING, HERE, FAILED } ComingState;
@@ -23,8 +24,9 @@ typedef enum ComingState { AWAY, WANTED, COMING, HERE, FAILED } ComingState;
 typedef struct Coming {
     const CachedObject *object; /* of the list */
     ComingState state;
-    int64_t turn;       /* the lowest comes first */
+    int64_t priority;   /* the lowest comes first; below 0: a reader waits */
     int64_t crowded_ns; /* since when a reader waits and there is no room; 0: there was */
+    int64_t look_ns;    /* no thread looks for its room again before: others that readers wait for may fit meanwhile */
     int holds;          /* of readers that need it in their windows */
     Status status;
     char *why;        /* owned: of a failure, else NULL */
@@ -51,12 +53,12 @@ struct RemoteFetch {
 
     pthread_mutex_t lock; /* protects what follows, and `coming` */
     pthread_cond_t work, came;
-    pthread_t lane[LANES];
-    int lanes, resting;    /* threads; those of them that bring what nobody has wanted */
+    pthread_t thread[THREADS];
+    int threads, resting;  /* how many; those of them that bring what nobody has wanted */
     bool full_said;        /* that the disk is full */
     int64_t crowded_until; /* ns: nothing is read ahead before, as there was no room */
-    int64_t turns;         /* given out */
-    int64_t urgent;        /* likewise, to readers that wait, whose turns are negative */
+    int64_t later;         /* priorities given out to what is read ahead */
+    int64_t urgent;        /* likewise, to what readers wait for */
 };
 
 static Coming *coming_find(const ShardFetch *door, const char *path, RemoteFetch **fetch)
@@ -72,12 +74,13 @@ static Coming *coming_find(const ShardFetch *door, const char *path, RemoteFetch
 static Coming *next_of(RemoteFetch *f)
 {
     Coming *first = NULL;
-    bool crowded = clock_ns() < f->crowded_until;
+    int64_t now = clock_ns();
+    bool crowded = now < f->crowded_until;
     for (int i = 0; i < f->count; i++) {
         Coming *c = &f->coming[i];
-        bool due = c->state == WANTED && (c->turn < 0 || !crowded);
-        if (due && (!first || first->state == AWAY || c->turn < first->turn)) first = c;
-        if (c->state == AWAY && f->rest && f->resting < REST_LANES && !first) first = c;
+        bool due = c->state == WANTED && (c->priority < 0 ? now >= c->look_ns : !crowded);
+        if (due && (!first || first->state == AWAY || c->priority < first->priority)) first = c;
+        if (c->state == AWAY && f->rest && f->resting < REST_THREADS && !first) first = c;
     }
     return first;
 }
@@ -205,13 +208,13 @@ static void no_room(RemoteFetch *f, Coming *c, Room room)
 {
     const int64_t look = FETCH_LOOK_MS * INT64_C(1000000), now = clock_ns();
     c->state = WANTED;
-    if (c->turn >= 0) {
+    if (c->priority >= 0) {
         f->crowded_until = now + 10 * look;
         return;
     }
     if (!c->crowded_ns) c->crowded_ns = now;
     if (now - c->crowded_ns <= f->config.patience.net_timeout * INT64_C(1000000000)) {
-        work_wait(f, look);
+        c->look_ns = now + look;
         return;
     }
     c->state = FAILED;
@@ -226,7 +229,7 @@ static void no_room(RemoteFetch *f, Coming *c, Room room)
     pthread_cond_broadcast(&f->came);
 }
 
-static void *lane_run(void *context)
+static void *thread_main(void *context)
 {
     RemoteFetch *f = context;
     pthread_mutex_lock(&f->lock);
@@ -234,10 +237,10 @@ static void *lane_run(void *context)
         Room room;
         Coming *c = next_of(f);
         if (!c) {
-            work_wait(f, FETCH_LIFE_SECONDS * INT64_C(1000000000));
+            work_wait(f, FETCH_LOOK_MS * INT64_C(1000000));
             continue;
         }
-        bool urgent = c->turn < 0, rests = c->state == AWAY;
+        bool urgent = c->priority < 0, rests = c->state == AWAY;
         f->resting += rests;
         c->state = COMING;
         pthread_mutex_unlock(&f->lock);
@@ -267,21 +270,21 @@ static void queue_init(RemoteFetch *f)
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->work, NULL);
     pthread_cond_init(&f->came, NULL);
-    f->lanes = f->resting = 0;
+    f->threads = f->resting = 0;
     for (int i = 0; i < f->count; i++) f->coming[i] = (Coming){.object = f->coming[i].object};
 }
 
-static Status lanes_start(RemoteFetch *f)
+static Status threads_start(RemoteFetch *f)
 {
     pthread_mutex_lock(&f->lock);
     int code = 0;
-    while (f->lanes < LANES && code == 0) {
-        code = thread_start(&f->lane[f->lanes], lane_run, f);
-        f->lanes += code == 0;
+    while (f->threads < THREADS && code == 0) {
+        code = thread_start(&f->thread[f->threads], thread_main, f);
+        f->threads += code == 0;
     }
-    int lanes = f->lanes;
+    int threads = f->threads;
     pthread_mutex_unlock(&f->lock);
-    return lanes ? OK : FAIL(ERR_DEVICE, "cannot start a thread that brings data: %s", strerror(code));
+    return threads ? OK : FAIL(ERR_DEVICE, "cannot start a thread that brings data: %s", strerror(code));
 }
 
 /* Of this process. Threads do not come along to one that was forked, and their lock may have been held at that moment. */
@@ -306,11 +309,11 @@ static void queue_take(RemoteFetch *f)
 static void shard_want(RemoteFetch *f, Coming *c, bool reader)
 {
     if (c->state == WANTED || c->state == COMING) {
-        if (reader && c->turn >= 0) c->turn = INT64_MIN + f->urgent++;
+        if (reader && c->priority >= 0) c->priority = INT64_MIN + f->urgent++;
         return;
     }
-    c->turn = reader ? INT64_MIN + f->urgent++ : f->turns++;
-    c->crowded_ns = 0;
+    c->priority = reader ? INT64_MIN + f->urgent++ : f->later++;
+    c->crowded_ns = c->look_ns = 0;
     c->state = WANTED;
     pthread_cond_signal(&f->work);
 }
@@ -330,7 +333,7 @@ static Status shard_wait(RemoteFetch *f, Coming *c)
     return FAIL(c->status == ERR_FORMAT ? ERR_IO : c->status, "%s", c->why ? c->why : "no memory for a message");
 }
 
-static Status door_bring(const ShardFetch *door, const char *path, int *fd)
+static Status fetch_bring(const ShardFetch *door, const char *path, int *fd)
 {
     RemoteFetch *f;
     Coming *c = coming_find(door, path, &f);
@@ -347,7 +350,7 @@ static Status door_bring(const ShardFetch *door, const char *path, int *fd)
         }
         if (*fd >= 0) close(*fd);
         *fd = -1;
-        TRY(lanes_start(f));
+        TRY(threads_start(f));
         pthread_mutex_lock(&f->lock);
         Status st = shard_wait(f, c);
         pthread_mutex_unlock(&f->lock);
@@ -356,7 +359,7 @@ static Status door_bring(const ShardFetch *door, const char *path, int *fd)
     return FAIL(ERR_IO, "%s leaves the cache before it is read: give it more room (--cache-limit)", c->object->address);
 }
 
-static bool door_is_here(const ShardFetch *door, const char *path)
+static bool fetch_is_here(const ShardFetch *door, const char *path)
 {
     RemoteFetch *f;
     int fd = -1;
@@ -367,7 +370,7 @@ static bool door_is_here(const ShardFetch *door, const char *path)
     return here;
 }
 
-static bool door_want(const ShardFetch *door, const char *path, char file[PATH_BYTES])
+static bool fetch_want(const ShardFetch *door, const char *path, char file[PATH_BYTES])
 {
     RemoteFetch *f;
     int fd = -1;
@@ -379,7 +382,7 @@ static bool door_want(const ShardFetch *door, const char *path, char file[PATH_B
         close(fd);
         if (seen) return cache_place(&f->config, c->object->address, file) == OK;
     }
-    if (lanes_start(f) != OK) return false; /* whoever reads it says so */
+    if (threads_start(f) != OK) return false; /* whoever reads it says so */
     pthread_mutex_lock(&f->lock);
     if (c->state == AWAY || c->state == HERE) shard_want(f, c, false);
     pthread_mutex_unlock(&f->lock);
@@ -402,17 +405,17 @@ static void holds_change(const ShardFetch *door, const char *path, int by)
     if (by > 0) room_touch(&f->config, c->object);
 }
 
-static void door_hold(const ShardFetch *door, const char *path)
+static void fetch_hold(const ShardFetch *door, const char *path)
 {
     holds_change(door, path, 1);
 }
 
-static void door_leave(const ShardFetch *door, const char *path)
+static void fetch_leave(const ShardFetch *door, const char *path)
 {
     holds_change(door, path, -1);
 }
 
-static void door_traffic(const ShardFetch *door, SourceTraffic *traffic)
+static void fetch_traffic(const ShardFetch *door, SourceTraffic *traffic)
 {
     const Traffic *t = ((const RemoteFetch *)(const void *)door)->traffic;
     *traffic = (SourceTraffic){atomic_load(&t->bytes), atomic_load(&t->retries), atomic_load(&t->wait_ns)};
@@ -464,7 +467,7 @@ Status remote_fetch_create(const CacheConfig *config, bool rest, RemoteSet *set,
     f->config.progress = NULL;
     f->config.shared = true;
     f->rest = rest;
-    f->door = (ShardFetch){door_bring, door_want, door_hold, door_leave, door_is_here, door_traffic};
+    f->door = (ShardFetch){fetch_bring, fetch_want, fetch_hold, fetch_leave, fetch_is_here, fetch_traffic};
     if (f->traffic) *f->traffic = (Traffic){.bytes = set->state.came, .retries = set->state.retries};
     f->objects = set->objects;
     set->objects = (CachedObjects){0};
@@ -484,7 +487,7 @@ void remote_fetch_close(RemoteFetch *f)
         atomic_store(&f->stop, true);
         pthread_cond_broadcast(&f->work);
         pthread_mutex_unlock(&f->lock);
-        for (int i = 0; i < f->lanes; i++) pthread_join(f->lane[i], NULL);
+        for (int i = 0; i < f->threads; i++) pthread_join(f->thread[i], NULL);
     }
     for (int i = 0; i < f->count; i++) free(f->coming[i].why);
     free(f->coming);

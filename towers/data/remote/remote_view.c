@@ -56,12 +56,6 @@ static Status stand_in_write(const CacheConfig *config, const CachedObject *o, c
     return note_put(config, o, ROOM_NOTE, note);
 }
 
-static const char *base_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* The record of a shard that is here. */
 static Status record_make(const CacheConfig *config, const CachedObject *o, ShardKind kind, Draft *record)
 {
@@ -71,7 +65,7 @@ static Status record_make(const CacheConfig *config, const CachedObject *o, Shar
     Status st = shard_list(kind, &list);
     if (st == OK) st = draft_begin(record, "the index of a shard");
     if (st == OK) {
-        st = sidecar_print(&list, kind, base_of(path), record->to);
+        st = sidecar_print(&list, kind, path_base(path), record->to);
         st = draft_end(record, st);
     }
     shard_list_free(&list);

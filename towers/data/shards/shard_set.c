@@ -62,23 +62,17 @@ static ShardKind kind_of_bytes(const char *path)
     return got > 0 && is_packed(head) ? SHARD_PACKED : SHARD_NONE;
 }
 
-static const char *base_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* A damaged shard is not passed over: the name counts where the bytes say nothing. */
 static ShardKind kind_of_named(const char *path)
 {
-    ShardKind named = shard_named(base_of(path)), found = named ? kind_of_bytes(path) : SHARD_NONE;
+    ShardKind named = shard_named(path_base(path)), found = named ? kind_of_bytes(path) : SHARD_NONE;
     return found ? found : named;
 }
 
 /* Of a file that is named itself, whatever its name is. */
 ShardKind shard_kind_of(const char *path)
 {
-    ShardKind found = kind_of_bytes(path), named = shard_named(base_of(path));
+    ShardKind found = kind_of_bytes(path), named = shard_named(path_base(path));
     return found == SHARD_PACKED && !named ? SHARD_NONE : found ? found : named;
 }
 
@@ -206,8 +200,8 @@ static Status mds_add(const char *folder, Split split, ShardSet *set)
 static bool is_unpacked_beside(const char *path)
 {
     char plain[PATH_BYTES];
-    size_t stem = shard_packed_stem(base_of(path));
-    snprintf(plain, sizeof plain, "%.*s%.*s", (int)(base_of(path) - path), path, (int)stem, base_of(path));
+    size_t stem = shard_packed_stem(path_base(path));
+    snprintf(plain, sizeof plain, "%.*s%.*s", (int)(path_base(path) - path), path, (int)stem, path_base(path));
     return stem && access(plain, F_OK) == 0;
 }
 

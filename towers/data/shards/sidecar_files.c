@@ -13,12 +13,6 @@ typedef struct Shards {
     int64_t *samples;
 } Shards;
 
-static const char *base_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static Status record_make(void *context, int thread, int64_t item)
 {
     Shards *s = context;
@@ -27,7 +21,7 @@ static Status record_make(void *context, int thread, int64_t item)
     (void)thread;
     TRY(draft_begin(draft, "the index of a shard"));
     Status st = shard_list(s->kind, &list);
-    if (st == OK) st = sidecar_print(&list, s->kind, base_of(list.path), draft->to);
+    if (st == OK) st = sidecar_print(&list, s->kind, path_base(list.path), draft->to);
     s->samples[item] = list.found.parts.samples_count;
     shard_list_free(&list);
     return draft_end(draft, st);
@@ -54,8 +48,8 @@ out:
 
 static bool is_beside(const char *a, const char *b)
 {
-    size_t bytes = (size_t)(base_of(a) - a);
-    return (size_t)(base_of(b) - b) == bytes && !memcmp(a, b, bytes);
+    size_t bytes = (size_t)(path_base(a) - a);
+    return (size_t)(path_base(b) - b) == bytes && !memcmp(a, b, bytes);
 }
 
 /* The sidecar of the folder of shard `first`, up to shard `end`. */
@@ -64,7 +58,7 @@ static Status folder_write(const Shards *s, int first, int end, SidecarsMade *ma
     char path[PATH_BYTES];
     Draft all;
     const char *of = s->paths.name[first];
-    if (snprintf(path, sizeof path, "%.*s" SIDECAR_NAME, (int)(base_of(of) - of), of) >= PATH_BYTES)
+    if (snprintf(path, sizeof path, "%.*s" SIDECAR_NAME, (int)(path_base(of) - of), of) >= PATH_BYTES)
         return FAIL(ERR_ARG, "'%s': the path of its index is too long", of);
     TRY(draft_begin(&all, "the index of a folder of shards"));
     for (int i = first; i < end; i++) {
