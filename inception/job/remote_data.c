@@ -136,7 +136,7 @@ static Status set_bring(const Options *o, const char *address, bool view, Remote
     BringShown shown = {.tty = isatty(STDERR_FILENO), .since = clock_ns()};
     TRY(cache_configure(o, address, &shown, usual, &s3, &config));
     Status st = view ? remote_set_view(&config, address, set) : remote_set_bring(&config, address, set);
-    if (st == OK && !view) st = cache_hold(&config, &set->objects); /* it is read as files of this machine */
+    if (st == OK && !view) st = room_hold(&config, &set->objects); /* it is read as files of this machine */
     s3_access_free(s3);
     if (shown.tty && shown.begun) fputs("\r\33[K", stderr);
     TRY(st);

@@ -12,43 +12,10 @@
  * want one, one downloads it, and the others wait for it. What is here is not asked for again, so that a warm cache needs no network. */
 #pragma once
 
-#include <jansson.h>
-
 #include "towers/files/files.h"
-#include "towers/remote/transport.h"
+#include "towers/remote/cached_objects.h"
 
-typedef struct CachedObject {
-    char *address; /* owned by the list */
-    bool optional; /* it may not be there */
-    bool later;    /* its length and version are asked for, but it is not downloaded */
-    bool absent;   /* it is not there */
-    bool denied;   /* absent, by an answer of 403, which may also come of wrong keys */
-    bool here;     /* in the cache, or known to be absent */
-    int64_t bytes; /* -1: not known */
-    char version[VERSION_BYTES];
-    const struct CachedObject *was; /* borrowed: the length and version that are demanded; NULL: any */
-} CachedObject;
-
-typedef struct CachedObjects {
-    CachedObject *object; /* owned */
-    int count, room;
-    json_t *places; /* owned: of each address in the list */
-} CachedObjects;
-
-/* NULL if it is not in the list. */
-const CachedObject *cached_objects_find(const CachedObjects *list, const char *address);
-/* An address that is in the list already is not added again; it is optional if it was so each time. */
-NODISCARD Status cached_objects_add(CachedObjects *list, const char *address, bool optional);
-void cached_objects_free(CachedObjects *list);
-
-/* How far it is. */
-typedef struct CacheState {
-    int objects, wanted;   /* that are there; that were not in the cache before */
-    int brought;           /* of these, downloaded, by this process or another */
-    int64_t bytes;         /* of all objects whose length is known */
-    int64_t came, missing; /* bytes that have come, and all that were not in the cache before */
-    int retries;
-} CacheState;
+typedef struct CacheState CacheState; /* cache_bring.h */
 
 typedef struct CacheConfig {
     const char *dir; /* created when something is downloaded */
@@ -75,17 +42,28 @@ NODISCARD Status cache_note_place(const CacheConfig *config, const char *address
 /* The file `name` of the host of an address. */
 NODISCARD Status cache_host_place(const CacheConfig *config, const char *address, const char *name,
                                   char path[PATH_BYTES]);
-/* Bytes of the disk that the beginning of a download has; and reserve those for the rest, where the disk can do that. ERR_IO if it is full. */
-NODISCARD Status cache_coming(const CacheConfig *config, const CachedObject *object, int64_t *bytes);
-NODISCARD Status cache_reserve(const CacheConfig *config, const CachedObject *object);
+/* The file of what has come of an object, whose name ends with that of its version (partial.h). */
+NODISCARD Status cache_partial_place(const CacheConfig *config, const char *address, const char *end,
+                                     char path[PATH_BYTES]);
 
 /* The folder that a file lies in, and those above. */
 NODISCARD Status folder_of_create(const char *path);
+/* What a file takes on its disk: its blocks, which may have been reserved, or its length, if that is more. */
+int64_t disk_bytes(const struct stat *info);
+
+/* Open a file of the cache and lock it for this process alone, until it is closed; waits for others. ERR_IO. */
+NODISCARD Status cache_lock(const char *path, int *fd);
+/* ERR_IO of a file that cannot be locked, as errno says; closes it. */
+NODISCARD Status cache_lock_fail(const char *path, int fd);
+
+/* Fill in what the cache knows of an object, and whether it is here. */
+NODISCARD Status cache_look(const CacheConfig *config, CachedObject *object);
+/* Note what a server says of an object: its length and version, or that it is absent. */
+NODISCARD Status cache_about_write(const CacheConfig *config, const CachedObject *object);
 
 /* The open file of an object that is in the cache; *fd is -1 if it is not, or has another length. It is locked until it is closed, so that it
  * stays in the cache. */
 NODISCARD Status cache_open(const CacheConfig *config, const CachedObject *object, int *fd);
 
-/* Bring all objects that are not in the cache. Fills in what is known of each; *state has the end. Errors: ERR_IO of the network and the
- * disk, which names the object and the cause; ERR_FORMAT of an object that changes, or is not what it was; what has come stays for the next call. */
-NODISCARD Status cache_bring(const CacheConfig *config, CachedObjects *list, CacheState *state);
+/* ERR_ARG of a call that may download nothing: `first` is lacking, of so many objects. */
+NODISCARD Status cache_offline_refuse(const CacheConfig *config, const char *first, int lacking);

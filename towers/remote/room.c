@@ -8,6 +8,7 @@
 #include "kernels/base/array.h"
 #include "kernels/base/open.h"
 #include "kernels/base/timeouts.h"
+#include "towers/remote/partial.h"
 
 /* Left free on the disk, for notes beside the objects and whatever else is written meanwhile. */
 enum { DISK_REST = 1 << 20 };
@@ -25,12 +26,6 @@ typedef struct ObjectCount {
     Leaving *leaving; /* owned: [count], that may go */
     int64_t count;
 } ObjectCount;
-
-static int64_t bytes_of(const struct stat *info)
-{
-    int64_t blocks = (int64_t)info->st_blocks * 512;
-    return blocks > info->st_size ? blocks : (int64_t)info->st_size;
-}
 
 /* ---- counting */
 
@@ -51,12 +46,12 @@ static Status object_count(ObjectCount *count, const char *host, const char *nam
 {
     char path[PATH_BYTES], note[PATH_BYTES];
     struct stat noted;
-    count->bytes += bytes_of(info);
+    count->bytes += disk_bytes(info);
     if (snprintf(path, sizeof path, "%s/data/%s", host, name) >= PATH_BYTES ||
         snprintf(note, sizeof note, "%s/about/%s" ROOM_NOTE, host, name) >= PATH_BYTES || stat(note, &noted) != 0)
         return OK;
     if (count->config->keep && count->config->keep(count->config->context, note)) return OK;
-    return leaving_add(count, path, &noted, bytes_of(info));
+    return leaving_add(count, path, &noted, disk_bytes(info));
 }
 
 /* What came of a download that has ended early, such as of a run that was stopped, would else take its room until somebody goes on with it.
@@ -64,18 +59,18 @@ static Status object_count(ObjectCount *count, const char *host, const char *nam
 static Status partial_count(ObjectCount *count, const char *host, const char *name, const struct stat *info)
 {
     char path[PATH_BYTES];
-    count->bytes += bytes_of(info);
+    count->bytes += disk_bytes(info);
     if (time(NULL) - info->st_mtime <= BEGINNING_SECONDS ||
         snprintf(path, sizeof path, "%s/partial/%s", host, name) >= PATH_BYTES)
         return OK;
-    return leaving_add(count, path, info, bytes_of(info));
+    return leaving_add(count, path, info, disk_bytes(info));
 }
 
 /* Of a host whose sets are needed whole. */
 static Status held_count(ObjectCount *count, const char *host, const char *name, const struct stat *info)
 {
     (void)host, (void)name;
-    count->bytes += bytes_of(info);
+    count->bytes += disk_bytes(info);
     return OK;
 }
 
@@ -181,16 +176,7 @@ static Status room_lock(const CacheConfig *cache, int *fd)
     char path[PATH_BYTES];
     TRY(directory_create(cache->dir));
     TRY(path_join(path, cache->dir, "room"));
-    *fd = regular_open(path, O_WRONLY | O_CREAT | O_NOFOLLOW, NULL);
-    if (*fd < 0) return FAIL(ERR_IO, "cannot write '%s': %s", path, strerror(errno));
-    while (flock(*fd, LOCK_EX) != 0)
-        if (errno != EINTR) {
-            int error = errno;
-            close(*fd);
-            return FAIL(ERR_IO, "'%s' cannot be locked: %s; choose a folder on a disk of this machine with --cache-dir",
-                        path, strerror(error));
-        }
-    return OK;
+    return cache_lock(path, fd);
 }
 
 Status room_make(const RoomConfig *config, const CachedObject *object, Room *room)
@@ -203,7 +189,7 @@ Status room_make(const RoomConfig *config, const CachedObject *object, Room *roo
     TRY(room_lock(cache, &lock));
     Status st = cache_count(&count);
     int64_t own = 0;
-    if (st == OK) st = cache_coming(cache, object, &own);
+    if (st == OK) st = partial_bytes(cache, object, &own);
     int64_t more = object->bytes - own;
     if (count.count) qsort(count.leaving, (size_t)count.count, sizeof *count.leaving, by_time);
     *room = st == OK ? lack_of(cache, count.bytes, more) : ROOM_MADE;
@@ -212,7 +198,7 @@ Status room_make(const RoomConfig *config, const CachedObject *object, Room *roo
         count.bytes -= count.leaving[i].bytes;
         *room = lack_of(cache, count.bytes, more);
     }
-    if (st == OK && *room == ROOM_MADE) st = cache_reserve(cache, object);
+    if (st == OK && *room == ROOM_MADE) st = partial_reserve(cache, object);
     count_free(&count);
     close(lock);
     return st;
@@ -224,7 +210,7 @@ void room_touch(const CacheConfig *config, const CachedObject *object)
     if (cache_note_place(config, object->address, ROOM_NOTE, note) == OK) (void)utimensat(AT_FDCWD, note, NULL, 0);
 }
 
-Status cache_hold(const CacheConfig *config, const CachedObjects *list)
+Status room_hold(const CacheConfig *config, const CachedObjects *list)
 {
     char path[PATH_BYTES], last[PATH_BYTES] = "";
     for (int i = 0; i < list->count; i++) {

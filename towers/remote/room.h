@@ -1,7 +1,7 @@
 /* Room in a cache that has a limit: what was needed least recently leaves it. Only objects that a caller can do without for a while go: those
  * with the note ROOM_NOTE beside them, whose time says when they were needed last, and never one that any process has open (cache_open) or
- * whose set a process needs whole (cache_hold); and the beginnings of downloads that nobody goes on with. The limit is for the bytes that all objects of the cache take on the disk, with what is on
- * its way. */
+ * whose set a process needs whole (room_hold); and the beginnings of downloads that nobody goes on with. The limit is for the bytes that all
+ * objects of the cache take on the disk, with what is on its way. */
 #pragma once
 
 #include "towers/remote/cache.h"
@@ -22,4 +22,4 @@ NODISCARD Status room_make(const RoomConfig *config, const CachedObject *object,
 /* The object is needed now. */
 void room_touch(const CacheConfig *config, const CachedObject *object);
 /* The sets of these objects stay whole until this process ends. */
-NODISCARD Status cache_hold(const CacheConfig *config, const CachedObjects *list);
+NODISCARD Status room_hold(const CacheConfig *config, const CachedObjects *list);

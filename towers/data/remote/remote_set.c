@@ -245,10 +245,7 @@ static Status listing_find(const CacheConfig *config, const char *folder, json_t
     if (json_is_array(json_object_get(*made, "shards"))) return OK;
     json_decref(*made);
     *made = NULL;
-    if (config->offline)
-        return FAIL(ERR_ARG,
-                    "%s is not in '%s', and this call downloads nothing: bring the set with 'towers data info ADDRESS'",
-                    folder, config->dir);
+    if (config->offline) return cache_offline_refuse(config, folder, 1);
     TRY(listing_make(config, folder, made));
     Status st = directory_create(directory);
     if (st == OK) st = json_replace(directory, name, json_incref(*made), JSON_INDENT(2));

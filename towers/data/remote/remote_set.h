@@ -8,7 +8,7 @@
 #pragma once
 
 #include "towers/data/listing/names.h"
-#include "towers/remote/cache.h"
+#include "towers/remote/cache_bring.h"
 
 typedef struct RemoteSet {
     char *path;            /* owned: the set in the cache, a file, a folder or a list in braces */

@@ -360,11 +360,7 @@ static Status lacking_bring(const CacheConfig *config, RemoteSet *set)
     for (int i = 0; i < set->objects.count; i++) {
         CachedObject *o = &set->objects.object[i];
         if (!o->later || stands(config, o)) continue;
-        if (config->offline && !o->here)
-            TRY_OUT(FAIL(ERR_ARG,
-                         "%s is not in '%s', and this call downloads nothing: bring the set with 'towers data info "
-                         "ADDRESS'",
-                         o->address, config->dir));
+        if (config->offline && !o->here) TRY_OUT(cache_offline_refuse(config, o->address, 1));
         all.object[all.count++] = o;
     }
     for (int first = 0, end; first < all.count && st == OK; first = end) st = group_bring(&all, first, &end, set);
