@@ -1,6 +1,7 @@
 /* libFuzzer target of the lists that object stores send. What is taken begins with the prefix, and ends. */
 
 #include "towers/data/remote/bucket_list.h"
+#include "towers/files/files.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

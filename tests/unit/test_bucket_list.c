@@ -1,6 +1,7 @@
 /* Lists of buckets: what is taken of an answer, and which answers are none. */
 #include "tests/support/unit.h"
 #include "towers/data/remote/bucket_list.h"
+#include "towers/files/files.h"
 
 #define LIST(inside)                                                                                                   \
     "<?xml version=\"1.0\"?>\n<ListBucketResult xmlns=\"x\"><Prefix>a b/</Prefix>" inside "</ListBucketResult>\n"

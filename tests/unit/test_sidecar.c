@@ -77,10 +77,10 @@ TEST_WITH(test_stand_in, scratch_and_cache_make, scratch_drop)
     Draft record = record_of("set/a.tar", "a.tar");
     scratch_path(path, "set/a.tar");
     scratch_path(stand_in, "other/a.tar");
-    assert_false(stand_in_look(path, &made));
+    assert_false(sidecar_look(path, &made));
     tar_write("other/b.tar", "a"); /* makes the folder */
     assert_int_equal(file_replace(stand_in, record.text, record.bytes), OK);
-    assert_true(stand_in_look(stand_in, &made));
+    assert_true(sidecar_look(stand_in, &made));
     assert_int_equal(made.samples, 4);
     assert_int_equal(made.kind, SHARD_TAR);
     ShardList list = {.path = path}, read = {.path = stand_in};
@@ -92,7 +92,7 @@ TEST_WITH(test_stand_in, scratch_and_cache_make, scratch_drop)
     shard_list_free(&read);
     record.text[12] = 77; /* no kind of shards */
     assert_int_equal(file_replace(stand_in, record.text, record.bytes), OK);
-    assert_false(stand_in_look(stand_in, &made));
+    assert_false(sidecar_look(stand_in, &made));
     record.text[12] = SHARD_TAR;
     assert_int_equal(file_replace(stand_in, record.text, record.bytes), OK);
     read = (ShardList){.path = stand_in};

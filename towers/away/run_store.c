@@ -16,11 +16,8 @@ Status run_store_open(const RunStore *store, RunStoreOpen *open)
 {
     *open = (RunStoreOpen){.store = *store};
     TRY(s3_access_find(store->endpoint, &open->s3));
-    open->config = (CacheConfig){
-        .patience = {.net_timeout = store->net_timeout, .stall_seconds = store->stall_seconds, .s3 = open->s3},
-        .again = store->again,
-        .context = store->context};
-    Status st = transport_create(&open->config.patience, &open->transport);
+    const TransportConfig patience = {store->net_timeout, store->stall_seconds, open->s3};
+    Status st = transport_create(&patience, &open->transport);
     if (st != OK) run_store_close(open);
     return st;
 }
@@ -59,8 +56,9 @@ Status run_store_address(const RunStore *store, const char *name, char address[P
 Status run_store_list(const RunStoreOpen *open, const char *folder, BucketList *list)
 {
     char address[PATH_BYTES];
+    const TransferWatch watch = {.again = open->store.again, .context = open->store.context};
     TRY(run_store_address(&open->store, folder, address));
-    return bucket_list(&open->config, address, list);
+    return bucket_list(open->transport, &watch, address, list);
 }
 
 typedef struct Getting {

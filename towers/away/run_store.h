@@ -5,6 +5,7 @@
 #pragma once
 
 #include "towers/data/remote/bucket_list.h"
+#include "towers/files/files.h"
 
 #define RUN_STORE_FILE "upload.json"
 
@@ -27,7 +28,6 @@ typedef struct RunStoreOpen {
     RunStore store;
     struct S3Access *s3; /* owned, as the next */
     Transport *transport;
-    CacheConfig config; /* of lists of the bucket */
 } RunStoreOpen;
 
 /* Errors: those of keys and endpoint (ERR_ARG), ERR_MEMORY. */

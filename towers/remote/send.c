@@ -5,6 +5,7 @@
 
 #include "kernels/base/text.h"
 #include "kernels/base/timeouts.h"
+#include "towers/remote/elements.h"
 
 enum { PART_LEAST = 16 << 20, PART_UNIT = 1 << 20, PARTS_MOST = 9000 /* S3 takes 10,000 */, PARTS_AT_ONCE = 4 };
 enum { MD5_BYTES = 16, MD5_HEX_BYTES = 2 * MD5_BYTES + 1, TRIES = 3 };
@@ -241,22 +242,6 @@ static Status parts_send(SendJob *job)
 
 /* ---- uploads in parts */
 
-/* The text of the first element of this name in an answer of S3: false if there is none, or it does not fit. */
-static bool answer_element(const char *answer, const char *name, char *text, size_t bytes)
-{
-    char open[64], close[64];
-    snprintf(open, sizeof open, "<%s>", name);
-    snprintf(close, sizeof close, "</%s>", name);
-    const char *begin = strstr(answer, open), *end = begin ? strstr(begin, close) : NULL;
-    if (!end) return false;
-    begin += strlen(open);
-    size_t length = (size_t)(end - begin);
-    if (length >= bytes) return false;
-    memcpy(text, begin, length);
-    text[length] = 0;
-    return length > 0;
-}
-
 /* What stands in a query, as it is signed. */
 static bool id_encode(const char *id, char *encoded, size_t bytes)
 {
@@ -273,14 +258,15 @@ static Status parts_open(SendJob *job)
 {
     char id[UPLOAD_ID_BYTES];
     SendPart *part = &job->slot[0];
+    const char *answer = part->sending.answer;
+    size_t bytes;
     snprintf(part->query, sizeof part->query, "uploads=");
     TRY(request_run(job, "POST", ""));
-    if (answer_element(part->sending.answer, "UploadId", id, sizeof id) && !strchr(id, '&') &&
-        id_encode(id, job->id, sizeof job->id))
+    const char *found = element_find(answer, answer + part->sending.answered, "UploadId", &bytes);
+    if (found && bytes && element_text(found, bytes, id, sizeof id) && id_encode(id, job->id, sizeof job->id))
         return OK;
     *job->id = 0;
-    return FAIL(ERR_FORMAT, "%s: the answer to an upload in parts has no <UploadId>: '%.60s'", job->address,
-                part->sending.answer);
+    return FAIL(ERR_FORMAT, "%s: the answer to an upload in parts has no <UploadId>: '%.60s'", job->address, answer);
 }
 
 /* Stores begin this answer before they know how it ends, so that 200 alone says nothing. */

@@ -3,7 +3,9 @@
 
 #include <sys/mman.h>
 
+#include "towers/files/files.h"
 #include "towers/remote/address.h"
+#include "towers/remote/elements.h"
 
 enum {
     PAGE_MOST = 1 << 24, /* bytes: a thousand keys of a kibibyte each, with what else is said of them */
@@ -11,82 +13,13 @@ enum {
     EMPTY_PAGES_MOST = 16 /* one after another */
 };
 
-/* ---- one page
- *
- * XML of which four elements are wanted, whose text has no other elements. A "<" in a text is always an entity, so that an element is
- * found by its name alone. */
-
-/* The text of the next element of this name between `at` and `end`; NULL: there is none. */
-static const char *element_find(const char *at, const char *end, const char *name, size_t *bytes)
-{
-    char open[32], close[32];
-    snprintf(open, sizeof open, "<%s>", name);
-    snprintf(close, sizeof close, "</%s>", name);
-    const char *begin = strstr(at, open), *behind = begin ? strstr(begin, close) : NULL;
-    if (!behind || behind > end) return NULL;
-    begin += strlen(open);
-    *bytes = (size_t)(behind - begin);
-    return begin;
-}
-
-static int code_print(unsigned long code, char *to)
-{
-    if (code < 0x80) return to[0] = (char)code, 1;
-    if (code < 0x800) return to[0] = (char)(0xc0 | code >> 6), to[1] = (char)(0x80 | (code & 63)), 2;
-    to[0] = (char)(0xe0 | code >> 12);
-    to[1] = (char)(0x80 | (code >> 6 & 63));
-    to[2] = (char)(0x80 | (code & 63));
-    if (code < 0x10000) return 3;
-    to[0] = (char)(0xf0 | code >> 18);
-    to[1] = (char)(0x80 | (code >> 12 & 63));
-    to[2] = (char)(0x80 | (code >> 6 & 63));
-    to[3] = (char)(0x80 | (code & 63));
-    return 4;
-}
-
-/* "&amp;", "&#233;", "&#xE9;": returns the bytes that it takes, 0 if it is none. */
-static size_t entity_take(const char *at, const char *end, char *to, size_t *count)
-{
-    static const struct {
-        const char *name;
-        char is;
-    } named[] = {{"&amp;", '&'}, {"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&apos;", '\''}};
-    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
-        if (strncmp(at, named[i].name, strlen(named[i].name)) != 0) continue;
-        to[(*count)++] = named[i].is;
-        return strlen(named[i].name);
-    }
-    if (end - at < 4 || at[1] != '#') return 0;
-    bool hexadecimal = at[2] == 'x';
-    const char *digits = at + 2 + hexadecimal;
-    size_t length = strspn(digits, hexadecimal ? "0123456789abcdefABCDEF" : "0123456789");
-    if (length == 0 || length > 7 || digits[length] != ';') return 0;
-    unsigned long code = strtoul(digits, NULL, hexadecimal ? 16 : 10);
-    if (code == 0 || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return 0;
-    *count += (size_t)code_print(code, to + *count);
-    return (size_t)(digits - at) + length + 1;
-}
-
-/* The text of an element, never longer than with its entities. False if it does not fit, or has an entity that is none. */
-static bool text_plain(const char *at, size_t bytes, char *to, size_t room)
-{
-    size_t count = 0;
-    if (bytes >= room) return false;
-    for (const char *end = at + bytes; at < end;) {
-        size_t taken = *at == '&' ? entity_take(at, end, to, &count) : 1;
-        if (!taken) return false;
-        if (*at != '&') to[count++] = *at;
-        at += taken;
-    }
-    to[count] = 0;
-    return true;
-}
+/* ---- one page */
 
 static Status name_take(const char *at, size_t bytes, const char *prefix, Names *names)
 {
     char name[PATH_BYTES];
     size_t before = strlen(prefix);
-    if (!text_plain(at, bytes, name, sizeof name) || strncmp(name, prefix, before) != 0)
+    if (!element_text(at, bytes, name, sizeof name) || strncmp(name, prefix, before) != 0)
         return FAIL(ERR_FORMAT, "a list of objects has a key that does not begin with '%s', or is none: '%.*s'", prefix,
                     bytes < 200 ? (int)bytes : 200, at);
     return name[before] ? names_add(names, name + before) : OK; /* the folder itself, which some tools make */
@@ -124,7 +57,7 @@ Status bucket_page_parse(const char *text, const char *prefix, BucketList *list,
     const char *more = element_find(text, end, "IsTruncated", &bytes);
     if (!more || bytes != 4 || memcmp(more, "true", 4) != 0) return OK;
     const char *token = element_find(text, end, "NextContinuationToken", &bytes);
-    if (token && bytes && text_plain(token, bytes, next, BUCKET_TOKEN_BYTES)) return OK;
+    if (token && bytes && element_text(token, bytes, next, BUCKET_TOKEN_BYTES)) return OK;
     return FAIL(ERR_FORMAT, "a list of objects goes on, but does not say from where (NextContinuationToken)");
 }
 
@@ -154,7 +87,7 @@ static Status page_read(int fd, size_t bytes, char **text)
     return got == (ssize_t)bytes ? OK : FAIL(ERR_IO, "cannot read a list of objects again: %s", strerror(errno));
 }
 
-static Status page_bring(const CacheConfig *config, Transport *transport, const char *folder, const char *from,
+static Status page_bring(Transport *transport, const TransferWatch *watch, const char *folder, const char *from,
                          char **text)
 {
     int fd = memfd_create("towers-bucket", MFD_CLOEXEC);
@@ -165,7 +98,7 @@ static Status page_bring(const CacheConfig *config, Transport *transport, const 
                   .fd = fd,
                   .bytes = -1,
                   .limit = PAGE_MOST,
-                  .watch = {.again = config->again, .context = config->context}};
+                  .watch = {.again = watch->again, .context = watch->context}};
     Status st = transport_run(transport, &t);
     if (st != OK && t.done) st = page_fail(&t);
     if (st == OK) st = page_read(fd, (size_t)t.have, text);
@@ -185,21 +118,19 @@ static Status page_check(const char *folder, const BucketList *list, int objects
     return FAIL(ERR_FORMAT, "%s has more than %d objects and folders; name the shards in braces", folder, NAMES_MOST);
 }
 
-Status bucket_list(const CacheConfig *config, const char *folder, BucketList *list)
+Status bucket_list(Transport *transport, const TransferWatch *watch, const char *folder, BucketList *list)
 {
     Address a;
-    Transport *transport = NULL;
     Status st = OK;
     char prefix[PATH_BYTES], from[BUCKET_TOKEN_BYTES] = "", next[BUCKET_TOKEN_BYTES], *text = NULL;
     *list = (BucketList){0};
     TRY(address_parse(folder, &a));
     if (strlen(a.path) >= sizeof prefix) return FAIL(ERR_ARG, "'%s': the address is too long", folder);
     path_decode(a.path, strlen(a.path), prefix);
-    TRY(transport_create(&config->patience, &transport));
     int empty = 0;
     do {
         int objects = list->objects.count, folders = list->folders.count;
-        TRY_OUT(page_bring(config, transport, folder, from, &text));
+        TRY_OUT(page_bring(transport, watch, folder, from, &text));
         TRY_OUT(bucket_page_parse(text, prefix, list, next));
         TRY_OUT(page_check(folder, list, objects, folders, &empty));
         memcpy(from, next, sizeof from);
@@ -208,7 +139,6 @@ Status bucket_list(const CacheConfig *config, const char *folder, BucketList *li
     } while (*from);
 out:
     free(text);
-    transport_destroy(transport);
     if (st != OK) bucket_list_free(list);
     return st;
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "towers/data/listing/names.h"
-#include "towers/remote/cache.h"
+#include "towers/remote/transport.h"
 
 enum { BUCKET_TOKEN_BYTES = 2048 };
 
@@ -10,8 +10,8 @@ typedef struct BucketList {
     Names objects, folders; /* without the prefix, in the order of the bucket; folders without their slash */
 } BucketList;
 
-/* Errors: ERR_IO of the network and of a refusal, ERR_FORMAT of an answer that is no list. `config`: of its patience and reports. */
-NODISCARD Status bucket_list(const CacheConfig *config, const char *folder, BucketList *list);
+/* Errors: ERR_IO of the network and of a refusal, ERR_FORMAT of an answer that is no list. `watch`: what is said of tries alone. */
+NODISCARD Status bucket_list(Transport *transport, const TransferWatch *watch, const char *folder, BucketList *list);
 void bucket_list_free(BucketList *list);
 
 /* Adds what one answer lists, of which each name begins with `prefix`. `next`: from where the next page goes on, "" behind the last one.

@@ -13,7 +13,7 @@
 #include "kernels/base/progress.h"
 #include "kernels/base/thread.h"
 #include "kernels/base/timeouts.h"
-#include "towers/data/remote/remote_view.h"
+#include "towers/data/remote/stand_in.h"
 #include "towers/remote/room.h"
 
 enum { THREADS = 8, REST_THREADS = 2, COMPARISONS = 2, TRIES = 4 };

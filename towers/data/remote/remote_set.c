@@ -1,19 +1,15 @@
 /* Which objects a set on a server has; see remote_set.h. */
 #include "towers/data/remote/remote_set.h"
 
-#include <xxhash.h>
-
 #include "towers/data/classes/class_names.h"
 #include "towers/data/foreign.h"
-#include "towers/data/remote/bucket_list.h"
+#include "towers/data/remote/remote_index.h"
+#include "towers/data/remote/remote_listing.h"
 #include "towers/data/shards/shard_names.h"
 #include "towers/data/shards/shard_set.h"
-#include "towers/files/json.h"
 #include "towers/remote/address.h"
 
 #define CONVERSION_RECORD "towers-convert.json" /* of towers data convert, which says how its images are turned */
-
-enum { STATE_BYTES = 18 };
 
 void remote_set_free(RemoteSet *set)
 {
@@ -113,33 +109,12 @@ static Status index_add(RemoteSet *set, const char *folder)
     return object_below(set, folder, strlen(folder), MDS_INDEX, is_address_of_s3(folder));
 }
 
-static Status index_address(const char *folder, char index[PATH_BYTES])
+/* The shards that the index of a folder lists. */
+static Status indexed_add(const CacheConfig *config, RemoteSet *set, const char *folder)
 {
-    int bytes = snprintf(index, PATH_BYTES, "%s" MDS_INDEX, folder);
-    return bytes < PATH_BYTES ? OK : FAIL(ERR_ARG, "'%s': the address is too long", folder);
-}
-
-/* An index that cannot be right leaves the cache, too: its server may have a right one by now. The status that failed stays. */
-static Status index_refuse(const CacheConfig *config, const char *folder)
-{
-    char index[PATH_BYTES], place[PATH_BYTES], why[STATUS_MESSAGE_BYTES];
-    snprintf(why, sizeof why, "%.1500s", status_message());
-    TRY(index_address(folder, index));
-    TRY(cache_place(config, index, place));
-    unlink(place);
-    return FAIL(ERR_FORMAT, "%s. It was removed from the cache; the same command downloads it anew", why);
-}
-
-/* What the index of a folder lists; it is in the cache. */
-static Status folder_add(const CacheConfig *config, RemoteSet *set, const char *folder)
-{
-    char place[PATH_BYTES];
     Names names = {0};
     Status st = OK;
-    TRY_OUT(cache_place(config, folder, place));
-    st = mds_names(place, &names);
-    if (st == ERR_FORMAT) TRY_OUT(index_refuse(config, folder));
-    if (st != OK) goto out;
+    TRY_OUT(remote_index_names(config, folder, &names));
     for (int i = 0; i < names.count; i++) TRY_OUT(object_below(set, folder, strlen(folder), names.name[i], false));
     TRY_OUT(object_below(set, folder, strlen(folder), CONVERSION_RECORD, true));
     TRY_OUT(classes_add(set, folder, strlen(folder), false));
@@ -148,140 +123,35 @@ out:
     return st;
 }
 
-/* ---- folders of buckets, without an index */
-
+/* Whether a folder has no index, and is listed in its place. */
 static bool is_listed(const RemoteSet *set, const char *folder)
 {
     char index[PATH_BYTES];
-    if (!is_folder(folder) || index_address(folder, index) != OK) return false;
+    if (!is_folder(folder) || remote_index_address(folder, index) != OK) return false;
     const CachedObject *o = cached_objects_find(&set->objects, index);
     return o && (o->absent || !o->here); /* not here: this call may not ask for it */
-}
-
-static Status listing_place(const CacheConfig *config, const char *folder, char directory[PATH_BYTES],
-                            const char **name)
-{
-    char index[PATH_BYTES];
-    TRY(index_address(folder, index));
-    TRY(cache_note_place(config, index, ".list", directory));
-    char *slash = strrchr(directory, '/');
-    *slash = 0;
-    *name = slash + 1;
-    return OK;
-}
-
-static Status none_fail(const char *folder, const BucketList *list, int others)
-{
-    char names[512] = "", address[2 * PATH_BYTES];
-    Text text = text_start(names, sizeof names);
-    for (int i = 0; i < list->objects.count; i++) {
-        snprintf(address, sizeof address, "%s%s", folder, list->objects.name[i]);
-        TRY(foreign_name_refuse(address));
-    }
-    for (int i = 0; i < list->folders.count && i < 4; i++) text_add(&text, "%s%s", i ? "," : "", list->folders.name[i]);
-    if (list->folders.count)
-        return FAIL(ERR_FORMAT,
-                    "%s has neither " MDS_INDEX " nor shards, but folders: name those of the set, as '%s{%s}/'", folder,
-                    folder, names);
-    return FAIL(ERR_FORMAT, "%s has neither " MDS_INDEX " nor shards; it has %d other objects", folder, others);
-}
-
-/* What is a shard in a list of objects, by its name, sorted; hidden ones are none, as in a folder of this machine. All of those that their
- * names speak of must be there. */
-static Status shards_choose(const char *folder, BucketList *list, Names *shards, int *others)
-{
-    char first[PATH_BYTES], plain[PATH_BYTES];
-    int64_t absent;
-    names_sort(&list->objects);
-    for (int i = 0; i < list->objects.count; i++) {
-        const char *name = list->objects.name[i];
-        ShardKind kind = *name == '.' ? SHARD_NONE : shard_named(name);
-        snprintf(plain, sizeof plain, "%.*s", (int)shard_packed_stem(name), name);
-        if (kind == SHARD_PACKED && (!*plain || names_find(&list->objects, plain) < 0))
-            return FAIL(ERR_FORMAT, "%s%s is compressed: images in it cannot be read at random; unpack it first",
-                        folder, name);
-        if (strstr(name, "::"))
-            return FAIL(ERR_FORMAT, "%s%s: '::' in the name of an object joins lists of shards: name it otherwise",
-                        folder, name);
-        if (kind == SHARD_TAR || kind == SHARD_TFRECORD)
-            TRY(names_add(shards, name));
-        else if (!class_names_is(name))
-            ++*others;
-    }
-    if (!shards->count) return none_fail(folder, list, *others);
-    TRY(shard_numbers_check(shards, &absent, first));
-    if (!absent) return OK;
-    return FAIL(ERR_FORMAT,
-                "%s%s is not there, but the names of the other shards speak of it (%" PRId64
-                " of them %s not there): copy what is missing, or name the others in braces",
-                folder, first, absent, absent == 1 ? "is" : "are");
-}
-
-static Status listing_make(const CacheConfig *config, const char *folder, json_t **made)
-{
-    BucketList list;
-    Names shards = {0};
-    int others = 0;
-    TRY(bucket_list(config, folder, &list));
-    Status st = shards_choose(folder, &list, &shards, &others);
-    json_t *names = json_array();
-    for (int i = 0; i < shards.count && st == OK; i++) json_array_append_new(names, json_text(shards.name[i]));
-    *made =
-        st == OK ? json_pack("{s:o, s:o, s:i}", "address", json_text(folder), "shards", names, "others", others) : NULL;
-    if (st != OK) json_decref(names);
-    if (st == OK && !*made) st = FAIL(ERR_MEMORY, "no memory for a list of objects");
-    names_free(&shards);
-    bucket_list_free(&list);
-    return st;
-}
-
-/* The list of a folder, from the cache or the store; given back by the caller. */
-static Status listing_find(const CacheConfig *config, const char *folder, json_t **made)
-{
-    char directory[PATH_BYTES];
-    const char *name;
-    TRY(listing_place(config, folder, directory, &name));
-    *made = json_of_run(directory, name);
-    if (json_is_array(json_object_get(*made, "shards"))) return OK;
-    json_decref(*made);
-    *made = NULL;
-    if (config->offline) return cache_offline_refuse(config, folder, 1);
-    TRY(listing_make(config, folder, made));
-    Status st = directory_create(directory);
-    if (st == OK) st = json_replace(directory, name, json_incref(*made), JSON_INDENT(2));
-    if (st != OK) json_decref(*made);
-    return st;
-}
-
-static Status listing_refuse(const CacheConfig *config, const char *folder)
-{
-    return FAIL(ERR_FORMAT, "the list of %s in '%s' is damaged; the same command brings it anew", folder, config->dir);
 }
 
 /* The shards of a listed folder, and their paths in the cache. */
 static Status listed_add(const CacheConfig *config, RemoteSet *set, const char *folder, ShardKind *kind, FILE *paths)
 {
     char place[PATH_BYTES], address[2 * PATH_BYTES];
-    size_t i;
-    json_t *listing, *one;
+    Names shards = {0};
+    int others;
     Status st = OK;
     TRY(shown_place(config, set, folder, place));
-    TRY(listing_find(config, folder, &listing));
-    const json_t *shards = json_object_get(listing, "shards");
-    if (!json_array_size(shards)) TRY_OUT(listing_refuse(config, folder));
-    json_array_foreach(shards, i, one)
-    {
-        const char *name = json_string_value(one);
-        if (!name || strchr(name, '/')) TRY_OUT(listing_refuse(config, folder));
+    TRY_OUT(remote_listing_find(config, folder, &shards, &others));
+    for (int i = 0; i < shards.count; i++) {
+        const char *name = shards.name[i];
         snprintf(address, sizeof address, "%s%s", folder, name);
         TRY_OUT(shard_kind_take(kind, address, shard_named(name)));
         TRY_OUT(object_below(set, folder, strlen(folder), name, false));
         fprintf(paths, "%s%s/%s", i ? "::" : "", place, name);
     }
-    set->others += (int)json_whole(listing, "others");
-    TRY_OUT(classes_add(set, folder, strlen(folder), !ends_with(json_string_value(json_array_get(shards, 0)), ".tar")));
+    set->others += others;
+    TRY_OUT(classes_add(set, folder, strlen(folder), !ends_with(shards.name[0], ".tar")));
 out:
-    json_decref(listing);
+    names_free(&shards);
     return st;
 }
 
@@ -303,72 +173,12 @@ static bool is_beside(const char *address, const char *before)
     return before && (size_t)(strrchr(before, '/') - before) == bytes && !strncmp(address, before, bytes);
 }
 
-/* ---- */
-
-/* What a comparison has read, in one number: name, length and date of the index and of each shard that it lists. */
-static Status folder_state(const char *place, char state[STATE_BYTES])
-{
-    char path[PATH_BYTES], line[PATH_BYTES + 80];
-    Names names = {0};
-    struct stat info;
-    XXH64_hash_t sum = 0;
-    Status st = OK;
-    TRY_OUT(mds_names(place, &names));
-    TRY_OUT(names_add(&names, MDS_INDEX));
-    for (int i = 0; i < names.count; i++) {
-        TRY_OUT(path_join(path, place, names.name[i]));
-        if (stat(path, &info) != 0) TRY_OUT(FAIL(ERR_IO, "cannot read '%s': %s", path, strerror(errno)));
-        int bytes = snprintf(line, sizeof line, "%s %" PRId64 " %" PRId64 ".%ld", names.name[i], (int64_t)info.st_size,
-                             (int64_t)info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
-        sum = XXH3_64bits_withSeed(line, (size_t)bytes, sum);
-    }
-    snprintf(state, STATE_BYTES, "%016" PRIx64 "\n", (uint64_t)sum);
-out:
-    names_free(&names);
-    return st;
-}
-
-static bool mark_says(const char *mark, const char *state)
-{
-    char *text;
-    size_t bytes;
-    if (file_read(mark, STATE_BYTES, &text, &bytes) != OK) return false;
-    bool same = !strcmp(text, state);
-    free(text);
-    return same;
-}
-
-/* What does not have the hashes of index.json leaves the cache; the first of it is reported. The mark of a folder says what was compared, so
- * that what came later, from whichever call, is compared, too. */
-static Status folder_verify(const CacheConfig *config, const char *folder, char first[STATUS_MESSAGE_BYTES])
-{
-    char place[PATH_BYTES], index[PATH_BYTES], mark[PATH_BYTES], state[STATE_BYTES];
-    MdsHashes found = {0};
-    TRY(index_address(folder, index));
-    TRY(cache_note_place(config, index, ".mark", mark));
-    TRY(cache_place(config, folder, place));
-    TRY(folder_state(place, state));
-    if (mark_says(mark, state)) return OK;
-    Status st = mds_hashes_check(place, &found);
-    for (int i = 0; i < found.damaged.count; i++) unlink(found.damaged.name[i]);
-    if (found.differ.count && !*first) snprintf(first, STATUS_MESSAGE_BYTES, "%s", found.differ.name[0]);
-    if (found.differ.count) {
-        TRY_OUT(cache_place(config, index, place));
-        unlink(place); /* the index may be the one that is wrong */
-    } else if (st == OK) {
-        (void)!text_replace(NULL, mark, state); /* a cache that may not be written is compared again next time */
-    }
-out:
-    mds_hashes_free(&found);
-    return st;
-}
-
 static Status folders_verify(const CacheConfig *config, const RemoteSet *set, const Names *names)
 {
     char first[STATUS_MESSAGE_BYTES] = "";
     for (int i = 0; i < names->count; i++)
         if (is_folder(names->name[i]) && !is_listed(set, names->name[i]))
-            TRY(folder_verify(config, names->name[i], first));
+            TRY(remote_index_verify(config, names->name[i], first));
     if (!*first) return OK;
     return FAIL(ERR_FORMAT,
                 "%s. It was removed from the cache with its " MDS_INDEX
@@ -379,13 +189,11 @@ static Status folders_verify(const CacheConfig *config, const RemoteSet *set, co
 /* What a server lacks, or has otherwise, may be in an index or a list that has been mended there. */
 void remote_set_forget(const CacheConfig *config, const RemoteSet *set)
 {
-    const Names *names = &set->names;
-    char index[PATH_BYTES], place[PATH_BYTES];
-    for (int i = 0; i < names->count; i++) {
-        if (!is_folder(names->name[i]) || index_address(names->name[i], index) != OK) continue;
-        if (cache_place(config, index, place) == OK) unlink(place);
-        if (cache_note_place(config, index, ".json", place) == OK) unlink(place);
-        if (cache_note_place(config, index, ".list", place) == OK) unlink(place);
+    for (int i = 0; i < set->names.count; i++) {
+        const char *name = set->names.name[i];
+        if (!is_folder(name)) continue;
+        remote_index_forget(config, name);
+        remote_listing_forget(config, name);
     }
 }
 
@@ -420,7 +228,7 @@ static Status folders_add(const CacheConfig *config, const Names *names, RemoteS
         st = kind_take(&kind, name);
         if (st == OK) st = shown_place(config, set, name, place);
         if (st == OK) fputs(place, draft.to);
-        if (st == OK && is_folder(name)) st = folder_add(config, set, name);
+        if (st == OK && is_folder(name)) st = indexed_add(config, set, name);
     }
     TRY(draft_end(&draft, st));
     if (any_listed) free(set->path);

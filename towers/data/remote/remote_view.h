@@ -7,19 +7,7 @@
 #pragma once
 
 #include "towers/data/remote/remote_set.h"
-#include "towers/data/shards/shard.h"
 
 /* The set as a view: *set is filled in as by remote_set_bring, but shards come only where nothing else says what they hold. set->path is that
  * of the view, set->shards are its shards. Errors: those of remote_set_bring, and ERR_FORMAT for a sidecar that does not fit its objects. */
 NODISCARD Status remote_set_view(const CacheConfig *config, const char *address, RemoteSet *set);
-
-/* Compare a shard that is here, open as `fd`, with its stand-in, unless that has been done. *fits is false if they differ: `why` says how.
- * Errors: ERR_IO, ERR_MEMORY. */
-NODISCARD Status stand_in_check(const CacheConfig *config, const CachedObject *object, int fd, bool *fits,
-                                char why[STATUS_MESSAGE_BYTES]);
-/* Whether it has been compared, by any process. */
-bool stand_in_is_seen(const CacheConfig *config, const CachedObject *object, int fd);
-/* A shard that does not fit its stand-in leaves the cache; `both`: the stand-in, too, and the sidecar of its folder, which may be wrong. */
-void stand_in_drop(const CacheConfig *config, const CachedObject *object, bool both);
-/* What nobody has compared with its shard yet may come from a sidecar that was wrong about another one: it leaves the cache. */
-void stand_in_doubt(const CacheConfig *config, const CachedObject *object);

@@ -371,7 +371,7 @@ static Status entry_take(const char *folder, const char *index, size_t number, c
     json_int_t bytes = json_integer_value(json_object_get(raw, "bytes")), found = (json_int_t)info.st_size;
     Sidecar stand_in;
     uint32_t samples;
-    bool stands = stand_in_look(path, &stand_in);
+    bool stands = sidecar_look(path, &stand_in);
     if (stands) found = stand_in.bytes < INT64_MAX ? (json_int_t)stand_in.bytes : -1;
     if (bytes != found)
         return FAIL(ERR_FORMAT,

@@ -5,7 +5,7 @@
 Status shard_list(ShardKind kind, ShardList *list)
 {
     Sidecar stand_in;
-    if (stand_in_look(list->path, &stand_in)) return stand_in_list(kind, list);
+    if (sidecar_look(list->path, &stand_in)) return sidecar_list(kind, list);
     if (kind == SHARD_TAR) return tar_list(list);
     return kind == SHARD_MDS ? mds_list(list) : tfrecord_list(list);
 }

@@ -56,7 +56,7 @@ static ShardKind kind_of_bytes(const char *path)
     if (fd < 0) return SHARD_NONE;
     ssize_t got = pread(fd, head, sizeof head, 0);
     close(fd);
-    if (got >= SIDECAR_HEAD && sidecar_begins(head)) return stand_in_look(path, &stand_in) ? stand_in.kind : SHARD_NONE;
+    if (got >= SIDECAR_HEAD && sidecar_begins(head)) return sidecar_look(path, &stand_in) ? stand_in.kind : SHARD_NONE;
     if (got >= TAR_MAGIC + 5 && !memcmp(head + TAR_MAGIC, "ustar", 5)) return SHARD_TAR;
     if (got >= TFRECORD_HEAD && tfrecord_begins(head)) return SHARD_TFRECORD;
     return got > 0 && is_packed(head) ? SHARD_PACKED : SHARD_NONE;

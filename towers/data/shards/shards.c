@@ -103,7 +103,7 @@ static Status shard_open(const ShardsSource *s, const char *path, int *fd)
     uint64_t size;
     Sidecar stand_in;
     if (s->fetch) return s->fetch->bring(s->fetch, path, fd);
-    if (stand_in_look(path, &stand_in))
+    if (sidecar_look(path, &stand_in))
         return FAIL(ERR_IO, "'%s' stands in for a shard that is elsewhere: give the address of its set", path);
     return file_open(path, OF_USER, ERR_FORMAT, UINT64_MAX, fd, &size);
 }

@@ -294,7 +294,7 @@ out:
 
 /* ---- stand-ins */
 
-bool stand_in_look(const char *path, Sidecar *made)
+bool sidecar_look(const char *path, Sidecar *made)
 {
     RecordHead head = {0};
     int fd = regular_open(path, O_RDONLY, NULL);
@@ -305,7 +305,7 @@ bool stand_in_look(const char *path, Sidecar *made)
     return is && is_kind(head.kind);
 }
 
-Status stand_in_list(ShardKind kind, ShardList *list)
+Status sidecar_list(ShardKind kind, ShardList *list)
 {
     void *map;
     size_t size;

@@ -10,6 +10,7 @@
 #include "towers/data/shards/shard.h"
 
 #define SIDECAR_NAME "towers.index"
+#define SIDECAR_BYTES_MOST ((size_t)1 << 36)
 
 /* Of a record. The strings point into it. */
 typedef struct Sidecar {
@@ -32,6 +33,6 @@ NODISCARD Status sidecar_parse(const char *path, const void *bytes, size_t size,
 NODISCARD Status sidecar_print(const ShardList *list, ShardKind kind, const char *name, FILE *to);
 
 /* Whether `path` is a stand-in, and what its head says, which is checked when it is listed; without the name. */
-bool stand_in_look(const char *path, Sidecar *made);
+bool sidecar_look(const char *path, Sidecar *made);
 /* List a stand-in. */
-NODISCARD Status stand_in_list(ShardKind kind, ShardList *list);
+NODISCARD Status sidecar_list(ShardKind kind, ShardList *list);

@@ -38,7 +38,7 @@ static Status shards_find(const char *path, Shards *s)
         for (int i = 0; i < set.of[part].count; i++) TRY_OUT(names_add(&s->paths, set.of[part].name[i]));
     names_sort(&s->paths);
     for (int i = 0; i < s->paths.count; i++)
-        if (stand_in_look(s->paths.name[i], &stand_in))
+        if (sidecar_look(s->paths.name[i], &stand_in))
             TRY_OUT(FAIL(ERR_ARG, "'%s' stands in for a shard that is elsewhere: give the address of its set",
                          s->paths.name[i]));
 out:
