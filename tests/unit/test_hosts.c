@@ -1,6 +1,6 @@
-/* The communicator between groups of processes over TCP, as NCCL uses it beside its own sums: broadcasts, gathers and
+/* The communicator between nodes of processes over TCP, as NCCL uses it beside its own sums: broadcasts, gathers and
  * barriers for every root; and its ends: a process that leaves, is killed, is stopped or does not come is named on all
- * others, and connections of others are turned away. Every group is a process that forks the processes of the group. */
+ * others, and connections of others are turned away. Every node is a process that forks the processes of the node. */
 #include "nccl_sync/hosts.h"
 #include "nccl_sync/hosts/control.h"
 #include "nccl_sync/hosts/net.h"
@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { GROUPS = 3, PER = 2, RANKS = GROUPS * PER, COUNT = 64, PATIENT_MS = 60000, HANG_S = 200, PENDING = 40 };
+enum { NODES = 3, PER = 2, RANKS = NODES * PER, COUNT = 64, PATIENT_MS = 60000, HANG_S = 200, PENDING = 40 };
 
 typedef struct Seen {
     Status status[RANKS];
@@ -28,11 +28,11 @@ typedef struct Case {
     Status (*live)(Comm *comm, int rank);
     int64_t timeout_ms;
     int leaves;      /* the rank that does not end by itself; -1: none */
-    int absent;      /* the group that is not there; -1: none */
-    int other_token; /* the group that belongs to another job; -1: none */
-    bool one_alone;  /* the last group has one process only */
-    bool silent;     /* silent connections to group 0 that come before the other groups' */
-    bool intruder;   /* a connection in the name of the last group, from somebody who does not know the secret */
+    int absent;      /* the node that is not there; -1: none */
+    int other_token; /* the node that belongs to another job; -1: none */
+    bool one_alone;  /* the last node has one process only */
+    bool silent;     /* silent connections to node 0 that come before the other nodes' */
+    bool intruder;   /* a connection in the name of the last node, from somebody who does not know the secret */
     int port;
     Seen *seen;
 } Case;
@@ -41,7 +41,7 @@ static void rank_live(const Case *c, int rank, CommShared *shared)
 {
     CommConfig config = {
         .place =
-            {.rank = rank, .ranks = RANKS, .node = rank / PER, .nodes = GROUPS, .first_tower = rank, .local_towers = 1},
+            {.rank = rank, .ranks = RANKS, .node = rank / PER, .nodes = NODES, .first_tower = rank, .local_towers = 1},
         .towers = RANKS,
         .max_count = COUNT,
         .timeout_ms = c->timeout_ms,
@@ -49,9 +49,9 @@ static void rank_live(const Case *c, int rank, CommShared *shared)
         .port = c->port,
         .secret = {{rank / PER == c->other_token ? 8 : 7}}};
     Comm *comm = NULL;
-    if (c->one_alone && rank / PER == GROUPS - 1) {
-        config.place.rank = GROUPS - 1;
-        config.place.ranks = GROUPS;
+    if (c->one_alone && rank / PER == NODES - 1) {
+        config.place.rank = NODES - 1;
+        config.place.ranks = NODES;
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(HANG_S);
@@ -65,17 +65,17 @@ static void rank_live(const Case *c, int rank, CommShared *shared)
     _exit(0);
 }
 
-/* The supervisor of a group. */
-static void group_live(const Case *c, int group)
+/* The supervisor of a node. */
+static void node_live(const Case *c, int node)
 {
     CommShared *shared;
     pid_t pid[PER];
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    int count = c->one_alone && group == GROUPS - 1 ? 1 : PER;
+    int count = c->one_alone && node == NODES - 1 ? 1 : PER;
     if (comm_shared_create(count, count, COUNT, &shared) != OK) _exit(1);
     for (int i = 0; i < count; i++)
-        if ((pid[i] = fork()) == 0) rank_live(c, group * PER + i, shared);
-    int status, leaver = c->leaves - group * PER;
+        if ((pid[i] = fork()) == 0) rank_live(c, node * PER + i, shared);
+    int status, leaver = c->leaves - node * PER;
     for (int left = count; left > 0; left--) {
         pid_t gone = wait(&status);
         for (int i = 0; i < count; i++) {
@@ -89,13 +89,13 @@ static void group_live(const Case *c, int group)
     _exit(0);
 }
 
-/* Sends group 0's own proof back to it. */
+/* Sends node 0's own proof back to it. */
 static void intruder_comes(const Case *c)
 {
     char why[256];
     ControlHead head = {CONTROL_MAGIC, CONTROL_HELLO, sizeof(ControlHello)},
                 answer = {CONTROL_MAGIC, CONTROL_PROOF, PROOF_BYTES};
-    ControlHello hello = {.nonce = {7}, .rank = GROUPS - 1, .ranks = GROUPS, .version = "1", .host = "thief"};
+    ControlHello hello = {.nonce = {7}, .rank = NODES - 1, .ranks = NODES, .version = "1", .host = "thief"};
     Challenge challenge;
     int fd;
     while ((fd = net_connect("127.0.0.1", c->port, why, sizeof why)) < 0) usleep(1000);
@@ -112,32 +112,32 @@ static void intruder_comes(const Case *c)
 
 static void case_live(Case *c)
 {
-    pid_t pid[GROUPS] = {0};
+    pid_t pid[NODES] = {0};
     int pending[PENDING], silent = c->silent ? PENDING : 0;
     char why[256];
     c->port = free_port();
     c->seen = mmap(NULL, sizeof *c->seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(c->seen != MAP_FAILED);
     for (int r = 0; r < RANKS; r++) c->seen->status[r] = STATUS_COUNT;
-    for (int g = 0; g < GROUPS; g++) {
+    for (int g = 0; g < NODES; g++) {
         if (g == c->absent) continue;
         pid[g] = fork();
         assert_true(pid[g] >= 0);
-        if (pid[g] == 0) group_live(c, g);
+        if (pid[g] == 0) node_live(c, g);
         for (int i = 0; g == 0 && i < silent; i++)
             while ((pending[i] = net_connect("127.0.0.1", c->port, why, sizeof why)) < 0) usleep(1000);
     }
     if (c->intruder) intruder_comes(c);
-    for (int g = 0; g < GROUPS; g++)
+    for (int g = 0; g < NODES; g++)
         if (pid[g]) assert_int_equal(waitpid(pid[g], NULL, 0), pid[g]);
     for (int i = 0; i < silent; i++) close(pending[i]);
 }
 
-/* All ranks of the groups in `groups` (bits), but the one that leaves, ended with an error that holds `text`. */
-static void all_report(const Case *c, unsigned groups, const char *text)
+/* All ranks of the nodes in `nodes` (bits), but the one that leaves, ended with an error that holds `text`. */
+static void all_report(const Case *c, unsigned nodes, const char *text)
 {
     for (int r = 0; r < RANKS; r++) {
-        if (r == c->leaves || !(groups >> (r / PER) & 1)) continue;
+        if (r == c->leaves || !(nodes >> (r / PER) & 1)) continue;
         if (c->seen->status[r] != ERR_COMM || !strstr(c->seen->message[r], text))
             fail_msg("rank %d: status %d, '%s', wanted '%s'", r, (int)c->seen->status[r], c->seen->message[r], text);
     }
@@ -232,9 +232,9 @@ TEST(test_leader_that_stops)
 
 /* ---- a link that carries messages of leaders, but no data of a collective after the first */
 
-enum { QUIET_GROUPS = 6 };
+enum { QUIET_NODES = 6 };
 static struct {
-    int gathers, asked; /* asked: groups whose answer has not been heard */
+    int gathers, asked; /* asked: nodes whose answer has not been heard */
     LeaderMessage message;
 } quiet;
 
@@ -243,7 +243,7 @@ static Status quiet_gather(Link *link, void *all, size_t bytes, int *request)
     NodeInfo *node = all;
     *request = quiet.gathers++;
     if (bytes != sizeof *node) return OK;
-    for (int g = 1; g < QUIET_GROUPS; g++) {
+    for (int g = 1; g < QUIET_NODES; g++) {
         node[g] = node[0];
         node[g].number = node[g].first_tower = g;
         snprintf(node[g].host, sizeof node[g].host, "host%d", g);
@@ -301,8 +301,8 @@ TEST(test_all_are_there_but_no_message)
 {
     CommShared *shared;
     Comm *comm = NULL;
-    CommConfig config = {.place = {.ranks = QUIET_GROUPS, .nodes = QUIET_GROUPS, .local_towers = 1, .host = "host0"},
-                         .towers = QUIET_GROUPS,
+    CommConfig config = {.place = {.ranks = QUIET_NODES, .nodes = QUIET_NODES, .local_towers = 1, .host = "host0"},
+                         .towers = QUIET_NODES,
                          .max_count = COUNT,
                          .timeout_ms = 100};
     assert_int_equal(comm_shared_create(1, 1, COUNT, &shared), OK);
@@ -316,7 +316,7 @@ TEST(test_all_are_there_but_no_message)
 
 /* ---- meeting */
 
-TEST(test_group_that_does_not_come)
+TEST(test_node_that_does_not_come)
 {
     Case c = {everything, 4000, -1, 1, -1};
     case_live(&c);
@@ -328,7 +328,7 @@ TEST(test_group_that_does_not_come)
     munmap(c.seen, sizeof *c.seen);
 }
 
-TEST(test_group_of_another_job)
+TEST(test_node_of_another_job)
 {
     Case c = {everything, 4000, -1, -1, 2};
     case_live(&c);
@@ -341,9 +341,9 @@ TEST(test_group_of_another_job)
     munmap(c.seen, sizeof *c.seen);
 }
 
-TEST(test_intruder_in_place_of_a_group)
+TEST(test_intruder_in_place_of_a_node)
 {
-    Case c = {everything, 4000, -1, GROUPS - 1, -1, .intruder = true};
+    Case c = {everything, 4000, -1, NODES - 1, -1, .intruder = true};
     case_live(&c);
     const char *wanted = "here are 0 (host0), 1 (host1); 1 connections did not prove to be of this job (TOWERS_TOKEN, "
                          "the number of programs), "
@@ -354,7 +354,7 @@ TEST(test_intruder_in_place_of_a_group)
     munmap(c.seen, sizeof *c.seen);
 }
 
-TEST(test_group_with_fewer_processes)
+TEST(test_node_with_fewer_processes)
 {
     Case c = {everything, PATIENT_MS, -1, -1, -1, .one_alone = true};
     case_live(&c);

@@ -1,4 +1,4 @@
-/* Sums over groups of processes on their communication threads, with pipes between the groups: the bits of tower order
+/* Sums over nodes of processes on their communication threads, with pipes between the nodes: the bits of tower order
  * for uneven placements and several ranges at once; a sum proceeds while its processes compute, and does not sleep for
  * what is there; whoever leaves, before it has given its part or behind that, is named on all others; a process without
  * its thread ends the run by name. */
@@ -20,9 +20,9 @@
 #include <unistd.h>
 
 enum {
-    GROUPS = 3,
+    NODES = 3,
     PER = 2,
-    RANKS = GROUPS * PER,
+    RANKS = NODES * PER,
     COUNT = 150000,
     ROUNDS = 4,
     STEPS = 300,
@@ -39,11 +39,11 @@ typedef struct Seen {
 
 typedef struct Case {
     Status (*live)(Comm *comm, int rank);
-    int towers[GROUPS]; /* of each group */
-    int64_t timeout_ms; /* of the last group: ten times that, if `last_is_patient` */
+    int towers[NODES];  /* of each node */
+    int64_t timeout_ms; /* of the last node: ten times that, if `last_is_patient` */
     int leaves;         /* the rank that does not end by itself; -1: none */
     int without_thread; /* the rank that cannot start its thread; -1: none */
-    int per;            /* processes of each group; 0: PER */
+    int per;            /* processes of each node; 0: PER */
     bool last_is_patient;
     Seen *seen;
 } Case;
@@ -73,35 +73,35 @@ long syscall(long number, ...)
     return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
-static int per_group(const Case *c)
+static int per_node(const Case *c)
 {
     return c->per ? c->per : PER;
 }
 
 static void rank_live(const Case *c, int rank, CommShared *shared)
 {
-    int per = per_group(c), group = rank / per, process = rank % per, before = 0, all = 0;
-    for (int g = 0; g < GROUPS; g++) {
-        if (g < group) before += c->towers[g];
+    int per = per_node(c), node = rank / per, process = rank % per, before = 0, all = 0;
+    for (int g = 0; g < NODES; g++) {
+        if (g < node) before += c->towers[g];
         all += c->towers[g];
     }
-    int from = process * c->towers[group] / per, to = (process + 1) * c->towers[group] / per;
+    int from = process * c->towers[node] / per, to = (process + 1) * c->towers[node] / per;
     CommConfig config = {.place = {.rank = rank,
-                                   .ranks = GROUPS * per,
+                                   .ranks = NODES * per,
                                    .local_rank = process,
-                                   .node = group,
-                                   .nodes = GROUPS,
+                                   .node = node,
+                                   .nodes = NODES,
                                    .first_tower = before + from,
                                    .local_towers = to - from},
                          .towers = all,
                          .max_count = COUNT,
-                         .timeout_ms = c->timeout_ms * (c->last_is_patient && group == GROUPS - 1 ? 10 : 1)};
+                         .timeout_ms = c->timeout_ms * (c->last_is_patient && node == NODES - 1 ? 10 : 1)};
     Comm *comm = NULL;
     int64_t begun = clock_ns();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     progress_to(comm_shared_progress(shared, process));
     alarm(HANG_S); /* a hang is a failure, not a wait */
-    snprintf(config.place.host, sizeof config.place.host, "host%d", group);
+    snprintf(config.place.host, sizeof config.place.host, "host%d", node);
     no_threads = rank == c->without_thread;
     Status st = comm_hosts_open(&config, shared, pipe_link_open, &comm);
     if (st == OK) st = c->live(comm, rank);
@@ -113,16 +113,16 @@ static void rank_live(const Case *c, int rank, CommShared *shared)
     _exit(0);
 }
 
-/* The supervisor of a group. A rank that is stopped stays until all others have ended. */
-static void group_live(const Case *c, int group)
+/* The supervisor of a node. A rank that is stopped stays until all others have ended. */
+static void node_live(const Case *c, int node)
 {
     CommShared *shared;
     pid_t pid[PER];
-    int status, per = per_group(c), leaver = c->leaves - group * per;
+    int status, per = per_node(c), leaver = c->leaves - node * per;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (comm_shared_create(c->towers[group], per, COUNT, &shared) != OK) _exit(1);
+    if (comm_shared_create(c->towers[node], per, COUNT, &shared) != OK) _exit(1);
     for (int i = 0; i < per; i++)
-        if ((pid[i] = fork()) == 0) rank_live(c, group * per + i, shared);
+        if ((pid[i] = fork()) == 0) rank_live(c, node * per + i, shared);
     for (int left = per; left > 0; left--) {
         pid_t gone = wait(&status);
         for (int i = 0; i < per; i++) {
@@ -138,23 +138,23 @@ static void group_live(const Case *c, int group)
 
 static void case_live(Case *c)
 {
-    pid_t pid[GROUPS];
-    pipe_link_create(GROUPS);
+    pid_t pid[NODES];
+    pipe_link_create(NODES);
     c->seen = mmap(NULL, sizeof *c->seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(c->seen != MAP_FAILED);
     for (int r = 0; r < RANKS; r++) c->seen->status[r] = STATUS_COUNT;
-    for (int g = 0; g < GROUPS; g++) {
+    for (int g = 0; g < NODES; g++) {
         pid[g] = fork();
         assert_true(pid[g] >= 0);
-        if (pid[g] == 0) group_live(c, g);
+        if (pid[g] == 0) node_live(c, g);
     }
-    for (int g = 0; g < GROUPS; g++) assert_int_equal(waitpid(pid[g], NULL, 0), pid[g]);
+    for (int g = 0; g < NODES; g++) assert_int_equal(waitpid(pid[g], NULL, 0), pid[g]);
     pipe_link_destroy();
 }
 
 static void all_ok(const Case *c)
 {
-    for (int r = 0; r < GROUPS * per_group(c); r++)
+    for (int r = 0; r < NODES * per_node(c); r++)
         if (c->seen->status[r] != OK) fail_msg("rank %d: %d, '%s'", r, (int)c->seen->status[r], c->seen->message[r]);
     munmap(c->seen, sizeof *c->seen);
 }
@@ -250,7 +250,7 @@ TEST(test_sum_beside_the_computation)
     all_ok(&c);
 }
 
-/* A group of one process waits for the link, and by polling; it has nobody in its memory to wait for. */
+/* A node of one process waits for the link, and by polling; it has nobody in its memory to wait for. */
 static Status sum_steps(Comm *comm, int rank)
 {
     static float x[COUNT];
@@ -263,7 +263,7 @@ static Status sum_steps(Comm *comm, int rank)
     return OK;
 }
 
-TEST(test_group_of_one_process_never_sleeps)
+TEST(test_node_of_one_process_never_sleeps)
 {
     Case c = {sum_steps, {1, 1, 1}, PATIENT_MS, -1, -1, 1};
     case_live(&c);
@@ -296,7 +296,7 @@ TEST(test_many_sums)
 
 /* ---- ends */
 
-/* Group 2 has made one sum more than the others, of nothing, when all meet. */
+/* Node 2 has made one sum more than the others, of nothing, when all meet. */
 static Status meet_elsewhere(Comm *comm, int rank)
 {
     float nothing = 0;
@@ -308,7 +308,7 @@ static Status meet_elsewhere(Comm *comm, int rank)
     return comm_barrier(comm);
 }
 
-TEST(test_groups_in_different_collectives)
+TEST(test_nodes_in_different_collectives)
 {
     Case c = {meet_elsewhere, {2, 2, 2}, PATIENT_MS, -1, -1};
     case_live(&c);
@@ -410,8 +410,8 @@ TEST(test_process_that_stops_in_the_sum)
     all_report(&c, "did not arrive at the collective within 4.0 s (--comm-timeout)");
 }
 
-/* Its group is patient, so the others ask: its leader is there, but does not say that all of its group are. */
-TEST(test_leader_answers_for_its_group)
+/* Its node is patient, so the others ask: its leader is there, but does not say that all of its node are. */
+TEST(test_leader_answers_for_its_node)
 {
     Case c = {rank_5_stops_in_the_sum, {2, 2, 2}, 4000, 5, -1, .last_is_patient = true};
     case_live(&c);
