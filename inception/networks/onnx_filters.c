@@ -115,7 +115,6 @@ bool blur(OnnxWalk *w, const OnnxNode *node)
            second = {
                .kh = 2, .kw = 2, .stride_h = (int32_t)stride, .stride_w = (int32_t)stride, .pad_h = 1, .pad_w = 1};
     Value y = avg_pool_window(w->g, avg_pool_window(w->g, x, first, false), second, false);
-    AxisOrder order = order_make("NCHW", graph_shape(w->g, y));
-    walk_give(w, node, y, &order);
+    walk_give_image(w, node, y);
     return true;
 }

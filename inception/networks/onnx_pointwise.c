@@ -241,8 +241,7 @@ static bool two_parts(OnnxWalk *w, const OnnxNode *node)
     }
     bool times = !strcmp(node->type, "Mul");
     if (!times && strcmp(node->type, "Add") != 0) return false;
-    AxisOrder order = order_make("NCHW", both);
-    walk_give(w, node, times ? mul(w->g, x[0], x[1]) : add(w->g, x[0], x[1]), &order);
+    walk_give_image(w, node, times ? mul(w->g, x[0], x[1]) : add(w->g, x[0], x[1]));
     return true;
 }
 

@@ -5,6 +5,8 @@
 
 #include <ctype.h>
 
+#include "kernels/base/array.h"
+
 /* The last part of a name: "alpha" of "block/alpha/read:0". */
 static const char *last_part(const char *name, size_t *length)
 {
@@ -93,4 +95,21 @@ const char *scalar_source(const OnnxWalk *w, const Fixed *f)
 {
     if (f->source) return f->source;
     return scalar_of(w, f) == SCALAR_PARAMETER ? f->name : NULL;
+}
+
+bool scalar_stays(OnnxWalk *w, const OnnxNode *node, const Fixed *f)
+{
+    OnnxSurvey *s = w->survey;
+    bool said = f->source || scalar_of(w, f) != SCALAR_LITERAL;
+    const char *name = f->source ? f->source : f->name;
+    if (!w->first || !said) return true;
+    if (!f->source && !walk_stays(w, node, f)) {
+        w->lost = true;
+        return false;
+    }
+    ValueNotes *notes = walk_notes(w, name);
+    if (!notes->held && ARRAY_ADD(s->held, s->held_count, "the constants of a network", name) != OK)
+        walk_fail(w, ERR_MEMORY, "no memory for the constants of a network");
+    notes->held = true;
+    return true;
 }

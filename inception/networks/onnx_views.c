@@ -243,8 +243,7 @@ void build_expand(OnnxWalk *w, const OnnxNode *node)
         return;
     }
     Shape wide = {s.n, s.c, (int32_t)dims[2], (int32_t)dims[3]};
-    AxisOrder order = order_make("NCHW", wide);
-    walk_give(w, node, spread_to(w->g, x, wide), &order);
+    walk_give_image(w, node, spread_to(w->g, x, wide));
 }
 
 /* ---- parts and wholes */

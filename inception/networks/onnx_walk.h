@@ -174,10 +174,22 @@ void walk_run(OnnxWalk *walk);
 void walk_refuse_late(OnnxWalk *w, const OnnxNode *node);
 /* The node has no counterpart. Its outputs are lost. */
 void walk_refuse(OnnxWalk *w, const OnnxNode *node, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The walk ends with this error, unless it has another one already. */
+void walk_fail(OnnxWalk *w, Status code, const char *message);
 void *walk_memory(OnnxWalk *w, size_t count, size_t bytes);  /* zeroed, until walk_close; NULL after a failure */
 OnnxItem *walk_in(OnnxWalk *w, const OnnxNode *node, int k); /* NULL if it is left out */
 const Fixed *walk_fixed(OnnxWalk *w, const OnnxNode *node, int k);
 Active *walk_active(OnnxWalk *w, const OnnxNode *node, int k);
+void walk_give(OnnxWalk *w, const OnnxNode *node, Value v, const AxisOrder *order);
+void walk_give_image(OnnxWalk *w, const OnnxNode *node, Value v); /* whose axes are NCHW */
+void walk_alias(OnnxWalk *w, int id, int of);
+/* The node after this one, if it is the only reader of its output and of this type, and not done; NULL. */
+const OnnxNode *walk_next(OnnxWalk *w, const OnnxNode *node, const char *type);
+/* `next` needs nothing more: its output is that of `node`. */
+void walk_skip(OnnxWalk *w, const OnnxNode *node, const OnnxNode *next);
+
+/* ---- onnx_active.c */
+
 /* Puts channels whose factors have changed places into their order; false: they have not, or not so. */
 bool walk_settle(OnnxWalk *w, Active *a);
 /* The value itself: its curve has been computed, its border added. Value 0 if the graph has no such function. */
@@ -187,13 +199,13 @@ Value walk_inner(OnnxWalk *w, int id);
 bool has_border(const Active *active);
 /* The value as NCHW or another order, whose axes stay where they are in memory. Value 0: it was refused. */
 Value walk_ordered(OnnxWalk *w, const OnnxNode *node, int k, const char *axes);
-void walk_give(OnnxWalk *w, const OnnxNode *node, Value v, const AxisOrder *order);
-void walk_alias(OnnxWalk *w, int id, int of);
-/* The node after this one, if it is the only reader of its output and of this type, and not done; NULL. */
-const OnnxNode *walk_next(OnnxWalk *w, const OnnxNode *node, const char *type);
-/* `next` needs nothing more: its output is that of `node`. */
-void walk_skip(OnnxWalk *w, const OnnxNode *node, const OnnxNode *next);
-/* The parameter or state of these numbers. Value 0: refused. */
+/* The node's function of one number, after what `curve` is before; false if it is none. */
+bool curve_of_node(OnnxWalk *w, const OnnxNode *node, Curve *curve);
+/* Operand k as a curve, if it is one number known before the network runs, of at most so many axes. */
+bool walk_scalar(OnnxWalk *w, const OnnxNode *node, int k, int rank, Curve *curve);
+
+/* ---- onnx_params.c */
+
 typedef struct Wanted {
     Shape shape;
     int rank; /* in files of weights; 0: by the layer */
@@ -202,7 +214,10 @@ typedef struct Wanted {
     bool turned; /* the file has the transposed matrix of `shape` */
     bool scalar; /* see Binding */
 } Wanted;
+/* The parameter or state of these numbers. Value 0: refused. */
 Value walk_param(OnnxWalk *w, const OnnxNode *node, const Fixed *fixed, Wanted wanted);
+/* One of `count` numbers, one for each channel. */
+Value walk_vector(OnnxWalk *w, const OnnxNode *node, const Fixed *f, int64_t count, Init init);
 /* "layer1.0.conv1" of "layer1.0.conv1.weight": what ops are named by. */
 const char *layer_name(OnnxWalk *w, const OnnxNode *node, const Fixed *weights);
 /* Enters the numbers among those of the network; false: refused. */
@@ -212,16 +227,8 @@ bool walk_bind(OnnxWalk *w, const OnnxNode *node, const Fixed *fixed, const Want
 bool walk_stays(OnnxWalk *w, const OnnxNode *node, const Fixed *fixed);
 /* Outputs of this node instead of those in the file, for other classes. */
 int64_t walk_classes(const OnnxWalk *w, const OnnxNode *node, int64_t in_file);
-
-/* The epsilon of a norm; false: it is refused, as without one the norm of equal numbers has no slope. */
-bool norm_epsilon(OnnxWalk *w, const OnnxNode *node, float *epsilon);
-/* A single number stays as it is in the file, which is said if it may be a parameter. False: another node trains it. */
-bool scalar_stays(OnnxWalk *w, const OnnxNode *node, const Fixed *fixed);
-
-/* The node's function of one number, after what `curve` is before; false if it is none. */
-bool curve_of_node(OnnxWalk *w, const OnnxNode *node, Curve *curve);
-/* Operand k as a curve, if it is one number known before the network runs, of at most so many axes. */
-bool walk_scalar(OnnxWalk *w, const OnnxNode *node, int k, int rank, Curve *curve);
+/* In the first walk, of a value of the file. */
+ValueNotes *walk_notes(OnnxWalk *w, const char *name);
 
 /* ---- onnx_fixed.c */
 
@@ -275,6 +282,9 @@ typedef enum Scalar { SCALAR_LITERAL, SCALAR_UNKNOWN, SCALAR_PARAMETER } Scalar;
 Scalar scalar_of(const OnnxWalk *w, const Fixed *fixed);
 /* The name of a number that may be trained, and of which this one is computed, if it is not that one itself; NULL: there is none. */
 const char *scalar_source(const OnnxWalk *w, const Fixed *fixed);
+
+/* A single number stays as it is in the file, which is said if it may be a parameter. False: another node trains it. */
+bool scalar_stays(OnnxWalk *w, const OnnxNode *node, const Fixed *fixed);
 
 /* ---- onnx_random.c */
 
@@ -338,6 +348,29 @@ typedef struct Standardized {
 bool weights_standardized(OnnxWalk *w, int id, Standardized *standardized);
 /* What the convolution reads. Value 0: refused. */
 Value weights_standardize(OnnxWalk *w, const OnnxNode *node, const Standardized *standardized, Value weights);
+
+/* ---- onnx_layers.c */
+
+void build_conv(OnnxWalk *w, const OnnxNode *node);
+void build_matmul(OnnxWalk *w, const OnnxNode *node);
+void build_gemm(OnnxWalk *w, const OnnxNode *node);
+
+/* ---- onnx_norms.c */
+
+void build_batch_norm(OnnxWalk *w, const OnnxNode *node);
+void build_layer_norm(OnnxWalk *w, const OnnxNode *node);
+/* The epsilon of a norm; false: it is refused, as without one the norm of equal numbers has no slope. */
+bool norm_epsilon(OnnxWalk *w, const OnnxNode *node, float *epsilon);
+
+/* ---- onnx_windows.c */
+
+/* The image that a window goes over, and the border that becomes padding of it if its value is one that padding has (`pads`; NULL: none is). */
+Value walk_windowed(OnnxWalk *w, const OnnxNode *node, bool (*pads)(double value), Border *border);
+/* The node's window over x, whose border is part of the padding. False: refused. */
+bool node_window(OnnxWalk *w, const OnnxNode *node, Shape x, const Border *border, Window *window);
+void build_pool(OnnxWalk *w, const OnnxNode *node);
+void build_global_pool(OnnxWalk *w, const OnnxNode *node);
+void build_resize(OnnxWalk *w, const OnnxNode *node);
 
 /* ---- onnx_ops.c */
 
