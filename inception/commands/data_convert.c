@@ -244,6 +244,47 @@ static Status split_convert(Convert *c)
     return st;
 }
 
+/* The sets of `from`, one for each split that there is; the caller closes them. */
+static Status convert_open(const Options *o, const char *from, Convert *c, Source *sources[SPLITS])
+{
+    for (Split split = SPLIT_TRAIN; split < SPLITS; split++) {
+        TRY(data_open(o, from, split, NULL, &sources[split]));
+        for (int k = 0; sources[split] && k < 2; k++)
+            c->fingerprint[k] ^= (2 * (uint64_t)split + 1) * source_info(sources[split])->fingerprint[k];
+    }
+    const SourceInfo *train = source_info(sources[SPLIT_TRAIN]);
+    if (train->multi_label)
+        return FAIL(ERR_UNSUPPORTED,
+                    "'%s' has a labels file; convert writes one class for each image. Shrink the images with "
+                    "another program and keep labels.csv",
+                    from);
+    if (train->h > 0) return FAIL(ERR_ARG, "towers data convert: '%s' is neither a folder of images nor shards", from);
+    if (!strncmp(train->format, "folder", 6)) {
+        char *root = realpath(from, NULL);
+        c->root_bytes = root ? strlen(root) + 1 : 0;
+        free(root);
+    }
+    c->source = sources[SPLIT_TRAIN];
+    return OK;
+}
+
+static Status convert_report(Convert *c, FILE *to)
+{
+    text_printf(to,
+                "%" PRId64 " images written to %s, %.1f MiB instead of %.1f; %" PRId64 " existed already; %" PRId64
+                " damaged\n",
+                atomic_load(&c->written), c->to, (double)atomic_load(&c->bytes_after) / (1 << 20),
+                (double)atomic_load(&c->bytes_before) / (1 << 20), atomic_load(&c->kept), atomic_load(&c->damaged));
+    if (c->rotated > 0 && !c->exif)
+        fprintf(stderr,
+                "warning: %" PRId64 " of these images were stored rotated (EXIF orientation) and are not upright in "
+                "the new files, which have no orientation; convert into another folder without --no-exif, to turn them "
+                "upright\n",
+                atomic_load(&c->rotated));
+    if (c->damaged == 0) return OK;
+    return FAIL(ERR_FORMAT, "%" PRId64 " images cannot be decoded and were skipped", atomic_load(&c->damaged));
+}
+
 Status data_convert(const Options *o, FILE *to)
 {
     Status st = OK;
@@ -260,24 +301,7 @@ Status data_convert(const Options *o, FILE *to)
     if (is_within(c.to, from)) /* the next reader of `from` would find one more class */
         return FAIL(ERR_ARG, "towers data convert: '%s' is in '%s', whose images are read; use a folder outside of it",
                     c.to, from);
-    for (Split split = SPLIT_TRAIN; split < SPLITS; split++) {
-        TRY_OUT(data_open(o, from, split, NULL, &sources[split]));
-        for (int k = 0; sources[split] && k < 2; k++)
-            c.fingerprint[k] ^= (2 * (uint64_t)split + 1) * source_info(sources[split])->fingerprint[k];
-    }
-    if (source_info(sources[SPLIT_TRAIN])->multi_label)
-        TRY_OUT(FAIL(ERR_UNSUPPORTED,
-                     "'%s' has a labels file; convert writes one class for each image. Shrink the images with "
-                     "another program and keep labels.csv",
-                     from));
-    if (source_info(sources[SPLIT_TRAIN])->h > 0)
-        TRY_OUT(FAIL(ERR_ARG, "towers data convert: '%s' is neither a folder of images nor shards", from));
-    if (!strncmp(source_info(sources[SPLIT_TRAIN])->format, "folder", 6)) {
-        char *root = realpath(from, NULL);
-        c.root_bytes = root ? strlen(root) + 1 : 0;
-        free(root);
-    }
-    c.source = sources[SPLIT_TRAIN];
+    TRY_OUT(convert_open(o, from, &c, sources));
     TRY_OUT(destination_open(&c));
     if (c.format == FORMAT_FOLDER && !c.root_bytes) TRY_OUT(class_folders_warn(c.source));
     for (Split split = SPLIT_TRAIN; split < SPLITS; split++) {
@@ -285,19 +309,7 @@ Status data_convert(const Options *o, FILE *to)
         c.part = split_name(data_part(o, from, split));
         if (c.source) TRY_OUT(split_convert(&c));
     }
-    text_printf(to,
-                "%" PRId64 " images written to %s, %.1f MiB instead of %.1f; %" PRId64 " existed already; %" PRId64
-                " damaged\n",
-                atomic_load(&c.written), c.to, (double)atomic_load(&c.bytes_after) / (1 << 20),
-                (double)atomic_load(&c.bytes_before) / (1 << 20), atomic_load(&c.kept), atomic_load(&c.damaged));
-    if (c.rotated > 0 && !c.exif)
-        fprintf(stderr,
-                "warning: %" PRId64 " of these images were stored rotated (EXIF orientation) and are not upright in "
-                "the new files, which have no orientation; convert into another folder without --no-exif, to turn them "
-                "upright\n",
-                atomic_load(&c.rotated));
-    if (c.damaged > 0)
-        st = FAIL(ERR_FORMAT, "%" PRId64 " images cannot be decoded and were skipped", atomic_load(&c.damaged));
+    st = convert_report(&c, to);
 out:
     for (Split split = SPLIT_TRAIN; split < SPLITS; split++) source_close(sources[split]);
     return st;

@@ -207,63 +207,88 @@ static Status after_run(JobFiles *files, const TrainResult *result, Status train
     return st;
 }
 
-Status train_command(const Options *options, JobFiles *files, FILE *to)
+/* All that can be refused before the run directory is made, on every host alike. */
+static Status job_check(const Options *options, JobFiles *files, PretrainedNotes *notes)
 {
-    int lock = -1;
-    TrainResult result = {.test_top1 = -1};
-    bool leads = hosts_lead(files);
-    PretrainedNotes notes = {0};
-    char text[PATH_BYTES + 1024];
     const TrainJob *job = &files->job;
-    for (int i = 0; i < SCORES; i++) result.best[i] = ABSENT;
-    if (leads) TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, &notes));
     TrainJob whole = *job;
+    if (hosts_lead(files)) TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, notes));
     if (job->unfreeze_epoch) whole.program.freeze = NULL; /* all parameters must fit in the end */
     TRY(memory_check(&whole));
     TRY(norms_check(job));
     TRY(watch_start(options, files));
-    TRY(hosts_compare(options, files));
-    if (options->dry_run && !leads) return OK;
-    if (options->dry_run) {
-        recipe_gaps_print(options, to);
-        would_fetch_print(files, to);
-        TRY(info_run(files, to));
-        return expected_print(files, to);
-    }
+    return hosts_compare(options, files);
+}
+
+static Status dry_run_print(const Options *options, JobFiles *files, FILE *to)
+{
+    if (!hosts_lead(files)) return OK;
+    recipe_gaps_print(options, to);
+    would_fetch_print(files, to);
+    TRY(info_run(files, to));
+    return expected_print(files, to);
+}
+
+/* What a person should know before the run begins. */
+static void start_print(const Options *options, const JobFiles *files, const PretrainedNotes *notes)
+{
+    char text[PATH_BYTES + 1024];
+    bool leads = hosts_lead(files);
     if (!options->quiet && leads) text_print(stderr, files->notes);
     if (options->quiet && leads && *files->without_gpu && backend_gpu_expected())
         text_printf(stderr, "running on the CPU: %s\n", files->without_gpu);
-    if (!options->quiet && *weight_part_text(&notes.part, options->pretrained, text, sizeof text))
+    if (!options->quiet && *weight_part_text(&notes->part, options->pretrained, text, sizeof text))
         text_printf(stderr, "%s\n", text);
-    if (*notes.absent && !options->quiet)
+    if (*notes->absent && !options->quiet)
         text_printf(stderr, "%s has no weights for %s, which is initialized randomly\n", options->pretrained,
-                    notes.absent);
-    Status st = run_dir_open(options, files, &lock);
-    if (st == OK) st = hosts_begin(options, files);
-    if (st == OK && leads) st = upload_claim(&files->job);
-    if (st == OK && leads) st = after_checkpoint_start(&files->job);
+                    notes->absent);
+}
+
+static Status run_begin(const Options *options, JobFiles *files, int *lock)
+{
+    TRY(run_dir_open(options, files, lock));
+    TRY(hosts_begin(options, files));
+    if (!hosts_lead(files)) return OK;
+    TRY(upload_claim(&files->job));
+    return after_checkpoint_start(&files->job);
+}
+
+/* What a run has come to: on the terminal, as its report, as JSON. */
+static Status end_report(const Options *options, JobFiles *files, const TrainResult *result, Status trained)
+{
+    bool refused = trained == ERR_ARG || trained == ERR_CHECKPOINT; /* a resume, whose old report stays */
+    bool steps = trained != OK || result->step > 0;                 /* none with --epochs 0 */
+    bool ended = trained == OK || trained == ERR_INTERRUPTED;
+    if (ended) result_print(options, files, result);
+    if (!refused && steps && !result->complete) report_make(files->run_dir, options->quiet, trained);
+    if (ended && !options->quiet) next_steps_print(&files->job, is_finished(files, result), result->rule, stderr);
+    Status printed = options->json && ended ? result_json(files, result) : OK;
+    if (trained != OK) return trained;
+    Status st = output_end(printed, &files->ending);
+    if (st != OK) outcome_again(&files->job, result, trained, st, ending_exit_code(st, &files->ending));
+    return st;
+}
+
+Status train_command(const Options *options, JobFiles *files, FILE *to)
+{
+    int lock = -1;
+    TrainResult result = {.test_top1 = -1};
+    PretrainedNotes notes = {0};
+    for (int i = 0; i < SCORES; i++) result.best[i] = ABSENT;
+    TRY(job_check(options, files, &notes));
+    if (options->dry_run) return dry_run_print(options, files, to);
+    start_print(options, files, &notes);
+    Status st = run_begin(options, files, &lock);
     if (st != OK) {
         run_dir_release(lock);
         return st;
     }
     outlet_open(OUTLET_STDOUT);
-    st = train_run(&files->job, &result);
+    const Status trained = train_run(&files->job, &result);
     files->ending = train_ending(&files->job, &result);
-    const Status trained = st;
-    if (result.abandoned || !leads)
-        return after_run(files, &result, trained, st);  /* the storage of the run directory may hang */
-    bool begun = st != ERR_ARG && st != ERR_CHECKPOINT; /* after a refused resume keep the old report */
-    if (st == OK && result.step == 0) begun = false;    /* --epochs 0: nothing to report */
-    if (result.complete) begun = false;                 /* its report is there */
-    bool ended = st == OK || st == ERR_INTERRUPTED;
-    if (ended) result_print(options, files, &result);
-    if (begun) report_make(files->run_dir, options->quiet, st);
-    if (ended && !options->quiet) next_steps_print(&files->job, is_finished(files, &result), result.rule, stderr);
-    Status printed = options->json && ended ? result_json(files, &result) : OK;
-    if (st == OK) {
-        st = output_end(printed, &files->ending);
-        if (st != OK) outcome_again(job, &result, trained, st, ending_exit_code(st, &files->ending));
-    }
+    if (result.abandoned || !hosts_lead(files))
+        return after_run(files, &result, trained, trained); /* the storage of the run directory may hang */
+    st = end_report(options, files, &result, trained);
     st = after_run(files, &result, trained, st);
     run_dir_release(lock);
     return st;

@@ -222,42 +222,47 @@ static Status one_class_refuse(const char *path, const char *class)
                 path, class);
 }
 
-static Status sets_open(const Options *o, JobFiles *files)
+/* A path of a configuration file that is not there may be a relative one, meant from elsewhere. */
+static Status path_refuse(const Options *o, const char *path, Status st)
 {
-    TrainJob *job = &files->job;
-    const char *path;
-    bool predicts = job->program.model->classes > 0, evaluates = options_use(o) == USE_EVALUATE,
-         exports = options_use(o) == USE_EXPORT; /* a network that has its classes */
-    TRY(job_data_here(o, files, &path));
-    if (!path) TRY(usual_data_find(o, job->program.model, &path));
-    SourceConfig config = job_source(o, files, path, job->program.model);
-    Status st = o->fold ? folds_open(o, &config, files) : sources_open(o, &config, files);
+    char why[STATUS_MESSAGE_BYTES];
     bool typed = o->origin[OPTION_ID_data_path] == ORIGIN_COMMAND_LINE;
-    if (st == ERR_ARG && !typed && o->where[OPTION_ID_data_path] && access(path, F_OK) != 0) {
-        char why[STATUS_MESSAGE_BYTES];
-        snprintf(why, sizeof why, "%s", status_message());
-        return FAIL(st, "%s (from %s; a relative path begins at the current directory); give the data with --data-path",
-                    why, o->where[OPTION_ID_data_path]);
-    }
-    TRY(st);
-    if (*files->trained) TRY(trained_match(o, files->trained, files, &files->test));
-    const SourceInfo *train = source_info(files->train ? files->train : files->test),
-                     *test = source_info(files->test ? files->test : files->train);
-    if (o->origin[OPTION_ID_dataset] == ORIGIN_COMMAND_LINE && o->dataset == DATASET_FMNIST &&
-        strcmp(train->format, "IDX") != 0) {
-        const char *where = typed ? NULL : o->where[OPTION_ID_data_path];
-        return FAIL(ERR_ARG, "--dataset fmnist: expected IDX files, as those of Fashion-MNIST, found %s: %s%s%s%s; %s",
-                    train->format, path, where ? " (from " : "", where ? where : "", where ? ")" : "",
-                    typed ? "leave it out" : "name the other data with --data-path");
-    }
+    if (st != ERR_ARG || typed || !o->where[OPTION_ID_data_path] || access(path, F_OK) == 0) return st;
+    snprintf(why, sizeof why, "%s", status_message());
+    return FAIL(st, "%s (from %s; a relative path begins at the current directory); give the data with --data-path",
+                why, o->where[OPTION_ID_data_path]);
+}
+
+static Status format_check(const Options *o, const char *path, const SourceInfo *train)
+{
+    bool typed = o->origin[OPTION_ID_data_path] == ORIGIN_COMMAND_LINE;
+    const char *where = typed ? NULL : o->where[OPTION_ID_data_path];
+    if (o->origin[OPTION_ID_dataset] != ORIGIN_COMMAND_LINE || o->dataset != DATASET_FMNIST ||
+        !strcmp(train->format, "IDX"))
+        return OK;
+    return FAIL(ERR_ARG, "--dataset fmnist: expected IDX files, as those of Fashion-MNIST, found %s: %s%s%s%s; %s",
+                train->format, path, where ? " (from " : "", where ? where : "", where ? ")" : "",
+                typed ? "leave it out" : "name the other data with --data-path");
+}
+
+/* Whether both sets are of one kind. */
+static Status sets_agree(const char *path, const SourceInfo *train, const SourceInfo *test)
+{
     if (train->classes != test->classes)
         return FAIL(ERR_FORMAT, "%s: the training data has %d classes, but the test data has %d", path, train->classes,
                     test->classes);
-    if (train->h != test->h || train->w != test->w || train->c != test->c)
-        return FAIL(ERR_FORMAT,
-                    "%s: the training images are %d x %d with %d channel(s), but the test images are %d x %d with %d; "
-                    "both must have the same size",
-                    path, train->w, train->h, train->c, test->w, test->h, test->c);
+    if (train->h == test->h && train->w == test->w && train->c == test->c) return OK;
+    return FAIL(ERR_FORMAT,
+                "%s: the training images are %d x %d with %d channel(s), but the test images are %d x %d with %d; "
+                "both must have the same size",
+                path, train->w, train->h, train->c, test->w, test->h, test->c);
+}
+
+/* Whether the network has, or gets, the classes of the data. */
+static Status classes_check(const Options *o, const TrainJob *job, const char *path, const SourceInfo *train)
+{
+    bool predicts = job->program.model->classes > 0, evaluates = options_use(o) == USE_EVALUATE,
+         exports = options_use(o) == USE_EXPORT; /* a network that has its classes */
     if (train->classes == 1 + o->background && o->classes <= 0 && predicts && !evaluates && !exports)
         return one_class_refuse(path, train->class_names[o->background]);
     if (exports && job->program.options.classes < train->classes)
@@ -267,8 +272,11 @@ static Status sets_open(const Options *o, JobFiles *files)
     if (!exports && o->classes > 0 && o->classes < train->classes)
         return FAIL(ERR_ARG, "--classes %" PRId64 " is too small: %s has %d classes; use --classes %d or more",
                     o->classes, train->name, train->classes, train->classes);
-    job->data_path = path;
-    if (!exports && o->classes <= 0) job->program.options.classes = train->classes;
+    return OK;
+}
+
+static void sets_note(JobFiles *files, const SourceInfo *train, const SourceInfo *test)
+{
     if (train->shard_first && train->classes > train->count)
         job_note(files,
                  "warning: %s has %d classes, more than its %" PRId64
@@ -280,6 +288,26 @@ static Status sets_open(const Options *o, JobFiles *files)
         job_note(files, "%s", test->labels_note);
     inventory_note(files, &train->inventory, NULL);
     if (test != train) inventory_note(files, &test->inventory, &train->inventory);
+}
+
+static Status sets_open(const Options *o, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    const char *path;
+    TRY(job_data_here(o, files, &path));
+    if (!path) TRY(usual_data_find(o, job->program.model, &path));
+    SourceConfig config = job_source(o, files, path, job->program.model);
+    Status st = o->fold ? folds_open(o, &config, files) : sources_open(o, &config, files);
+    if (st != OK) return path_refuse(o, path, st);
+    if (*files->trained) TRY(trained_match(o, files->trained, files, &files->test));
+    const SourceInfo *train = source_info(files->train ? files->train : files->test),
+                     *test = source_info(files->test ? files->test : files->train);
+    TRY(format_check(o, path, train));
+    TRY(sets_agree(path, train, test));
+    TRY(classes_check(o, job, path, train));
+    job->data_path = path;
+    if (options_use(o) != USE_EXPORT && o->classes <= 0) job->program.options.classes = train->classes;
+    sets_note(files, train, test);
     return OK;
 }
 

@@ -1,6 +1,7 @@
 /* Data at an address; see remote_data.h. */
 #include "inception/job/remote_data.h"
 
+#include "inception/job/cache_limit.h"
 #include "inception/job/cached_weights.h"
 #include "inception/job/notes.h"
 #include "inception/options/settle.h"
@@ -51,27 +52,6 @@ static void again_show(void *context, const char *line)
     text_printf(stderr, "%s\n", line);
 }
 
-/* ---- the limit */
-
-/* "200G"; 0 if it is not given, -1 if it is no size. */
-static int64_t limit_of(const Options *o)
-{
-    static const char units[] = "KMGT";
-    char *end = NULL;
-    if (!o->cache_limit) return 0;
-    double size = strtod(o->cache_limit, &end);
-    const char *unit = *end ? strchr(units, *end) : NULL;
-    if (end == o->cache_limit || (*end && (!unit || end[1]))) return -1;
-    for (int i = 0; unit && i <= unit - units; i++) size *= 1024;
-    return size >= 1 && size < 0x1p60 ? (int64_t)size : -1;
-}
-
-static Status limit_check(const Options *o)
-{
-    if (limit_of(o) >= 0) return OK;
-    return FAIL(ERR_ARG, "--cache-limit '%s': expected a size, e.g. 200G or 500M", o->cache_limit);
-}
-
 /* ---- bringing */
 
 /* While a set is read, where no line of progress is. */
@@ -86,10 +66,10 @@ static Status cache_configure(const Options *o, const char *address, BringShown 
                               S3Access **s3, CacheConfig *config)
 {
     *s3 = NULL;
-    TRY(limit_check(o));
+    TRY(cache_limit_check(o));
     *config = (CacheConfig){.dir = o->cache_dir,
                             .offline = o->dry_run || o->print_config,
-                            .limit = limit_of(o),
+                            .limit = cache_limit_of(o),
                             .patience = {.net_timeout = o->net_timeout, .stall_seconds = o->stall},
                             .progress = o->quiet || !shown ? NULL : state_show,
                             .again = o->quiet ? NULL
@@ -179,7 +159,7 @@ static Status endpoint_settle(Options *o)
 Status remote_settle(Options *o)
 {
     char here[PATH_BYTES], full[PATH_BYTES];
-    TRY(limit_check(o));
+    TRY(cache_limit_check(o));
     if (o->s3_endpoint) TRY(s3_endpoint_check(o->s3_endpoint));
     bool copies = o->upload && strcmp(o->upload, "none") != 0;
     if (copies) TRY(run_store_check(o->upload, "--upload"));
@@ -274,83 +254,13 @@ static Status fetch_begin(const Options *o, JobFiles *files, RemoteSet *set)
     return remote_fetch_create(&config, options_use(o) == USE_LEARN && config.limit <= 0, set, &files->fetch);
 }
 
-/* How many shards fit into the limit, and how much they are. */
-typedef struct ShardsFit {
-    int64_t all, largest; /* bytes of the shards */
-    int64_t rest;         /* bytes of what is beside them, which stays */
-    int64_t shards;
-} ShardsFit;
-
-/* On a disk, which gives whole blocks. */
-static int64_t blocks_of(int64_t bytes)
-{
-    enum { BLOCK = 4096 };
-    return (bytes + BLOCK - 1) / BLOCK * BLOCK;
-}
-
-static void shards_fit(const CachedObjects *objects, int64_t limit, ShardsFit *fit)
-{
-    *fit = (ShardsFit){0};
-    for (int i = 0; i < objects->count; i++) {
-        const CachedObject *o = &objects->object[i];
-        int64_t bytes = o->bytes > 0 ? blocks_of(o->bytes) : 0;
-        *(o->later ? &fit->all : &fit->rest) += bytes;
-        if (o->later && bytes > fit->largest) fit->largest = bytes;
-    }
-    fit->shards = fit->largest && limit > fit->rest ? (limit - fit->rest) / fit->largest : 0;
-}
-
-/* What is larger than the cache must be read window by window. */
-static Status window_choose(Options *o, JobFiles *files, const ShardsFit *fit)
-{
-    /* shards beside a window: two of an evaluation, or those with which the next window begins; and what is read ahead of these */
-    enum { BESIDE = 2, SPARE = 4 };
-    int64_t limit = limit_of(o);
-    if (limit <= 0 || fit->all + fit->rest <= limit) return OK;
-    bool trains = options_use(o) == USE_LEARN || options_use(o) == USE_TIME;
-    int windows = o->processes == 1 || o->towers == 1 ? 1 : 2; /* of several processes one may be in the next window */
-    int64_t least = BESIDE + (trains ? windows : 0), most = (fit->shards - BESIDE) / windows;
-    if (fit->shards < least)
-        return FAIL(ERR_ARG,
-                    "--cache-limit %s is less than %" PRId64 " shards, of up to %" PRId64 " bytes, and %" PRId64
-                    " bytes of indexes: expected more",
-                    o->cache_limit, least, fit->largest, fit->rest);
-    if (!trains) return OK;
-    if (o->sampler == SAMPLER_BALANCED || o->fold)
-        return FAIL(ERR_ARG,
-                    "%s takes samples out of all shards, %" PRId64
-                    " bytes; --cache-limit %s allows less of them at once",
-                    o->fold ? "--fold" : "--sampler balanced", fit->all, o->cache_limit);
-    if (o->shuffle_window > most)
-        return FAIL(ERR_ARG,
-                    "--shuffle-window %" PRId64 " needs %sas many shards at once, of up to %" PRId64
-                    " bytes, and %d more; --cache-limit %s allows --shuffle-window %" PRId64,
-                    o->shuffle_window, windows == 1 ? "" : "twice ", fit->largest, BESIDE, o->cache_limit, most);
-    if (o->shuffle_window > 0) return OK;
-    if (job_resumes(files))
-        return FAIL(ERR_ARG,
-                    "the run began without --shuffle-window, so that each step needs samples of all shards, %" PRId64
-                    " bytes; --cache-limit %s allows less of them at once",
-                    fit->all, o->cache_limit);
-    int64_t window = fit->shards > SPARE + 2 ? (fit->shards - SPARE) / 2 : 1;
-    option_settle_int(o, OPTION_ID_shuffle_window, window);
-    settled_note(files,
-                 "--shuffle-window %" PRId64 ", chosen by --cache-limit %s, into which %" PRId64
-                 " shards of up to %.1f MB fit: this window, the next, and some to evaluate",
-                 window, o->cache_limit, fit->shards, (double)fit->largest / 1e6);
-    return OK;
-}
-
 Status remote_window_settle(Options *o, JobFiles *files)
 {
     const char *path;
-    ShardsFit fit;
     Use use = options_use(o);
     if (!o->cache_limit || (use != USE_LEARN && use != USE_TIME && use != USE_EVALUATE)) return OK;
     TRY(job_data_here(o, files, &path));
-    if (!files->fetch) return OK;
-    shards_fit(remote_fetch_objects(files->fetch), limit_of(o), &fit);
-    return window_choose(o, files, &fit);
+    return files->fetch ? cache_window_choose(o, files, remote_fetch_objects(files->fetch)) : OK;
 }
 
 static Status objects_note(const Options *o, JobFiles *files, const RemoteSet *set)
