@@ -26,7 +26,7 @@ typedef struct Export {
     Program evaluation; /* of a classifier */
     Graph *generator;   /* of a model with one: nothing else is exported */
     Layout *layout;
-    float *params, *states;
+    float *params, *running;
     WeightList list;
     WeightMap map; /* of layout */
 } Export;
@@ -95,16 +95,16 @@ static Status graphs_make(Export *x)
 static Status weights_read(Export *x)
 {
     x->params = calloc(x->layout->param_elements + 1, sizeof *x->params);
-    x->states = calloc(x->layout->state_elements + 1, sizeof *x->states);
-    if (!x->params || !x->states)
+    x->running = calloc(x->layout->running_elements + 1, sizeof *x->running);
+    if (!x->params || !x->running)
         return FAIL(ERR_MEMORY, "no memory for the weights (%zu MiB)",
                     x->layout->param_elements * sizeof *x->params >> 20);
     if (x->generator)
-        TRY(network_read(x->layout, x->config.model->name, x->file, x->from, x->params, x->states));
+        TRY(network_read(x->layout, x->config.model->name, x->file, x->from, x->params, x->running));
     else
-        TRY(pretrained_read(&x->map, &x->config, x->from, HEAD_READ, x->params, x->states, NULL));
+        TRY(pretrained_read(&x->map, &x->config, x->from, HEAD_READ, x->params, x->running, NULL));
     TRY(weights_pack(&x->map, "", x->params, &x->list));
-    return states_pack(&x->map, "", x->states, batches_tracked(x->file), &x->list);
+    return running_pack(&x->map, "", x->running, batches_tracked(x->file), &x->list);
 }
 
 static void export_close(Export *x)
@@ -118,7 +118,7 @@ static void export_close(Export *x)
     safetensors_close(x->file);
     json_decref(x->facts);
     free(x->params);
-    free(x->states);
+    free(x->running);
 }
 
 /* ---- writing */

@@ -407,7 +407,7 @@ static Status info_model(const JobFiles *files, int32_t n, bool ops, bool kernel
     for (int p = 0; p < model->phase_count; p++)
         text_printf(to, "  %s: %" PRId64 " parameters, %" PRId64 " running averages\n", model->phases[p].name,
                     role_count(g, ROLE_PARAM, model->phases[p].trains),
-                    role_count(g, ROLE_STATE, model->phases[p].trains));
+                    role_count(g, ROLE_RUNNING, model->phases[p].trains));
     if (job->rate_count || job->program.freeze) rates_table(job, &program, to);
     if (ops) {
         fprintf(to, "\nOp list with gradients\n");

@@ -60,7 +60,7 @@ static void networks_close(Watch *w)
 static Status networks_open(Watch *w, const Observation *seen)
 {
     const TrainJob *job = &w->files->job;
-    NetworkWeights weights = {.layout = seen->layout, .params = seen->params, .states = seen->states};
+    NetworkWeights weights = {.layout = seen->layout, .params = seen->params, .running = seen->running};
     if (w->open) return OK;
     TRY(generator_open(job->program.model, &job->program.options, &weights, seen->device, BATCH, &w->generator));
     Status st = w->measures ? features_prepare(w, seen->device) : OK;

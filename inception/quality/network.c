@@ -4,13 +4,13 @@
 #include "towers/store/weights.h"
 
 Status network_read(const Layout *layout, const char *what, SafeTensors *file, const char *path, float *params,
-                    float *states)
+                    float *running)
 {
     WeightMatch match;
     WeightMap map = weight_map(layout);
     WeightPart part;
     TRY(weights_narrow(&map, NULL, path, NULL, file, &part));
-    TRY(weights_unpack(&map, "", file, NULL, params, states, &match));
+    TRY(weights_unpack(&map, "", file, NULL, params, running, &match));
     if (match.missing || match.mismatched)
         return FAIL(ERR_CHECKPOINT, "%s does not hold the weights of %s: %d missing, %d mismatched\n%s", path, what,
                     match.missing, match.mismatched, match.table);
@@ -21,12 +21,12 @@ static Status weights_load(Network *network, const char *what, const NetworkWeig
 {
     Status st = OK;
     const Backend *backend = network->device->backend;
-    size_t params = network->layout->param_elements, states = network->layout->state_elements;
-    float *host = calloc(params + states + 1, sizeof *host);
+    size_t params = network->layout->param_elements, running = network->layout->running_elements;
+    float *host = calloc(params + running + 1, sizeof *host);
     if (!host) return FAIL(ERR_MEMORY, "no memory for the weights of %s (%zu MiB)", what, params * sizeof *host >> 20);
     TRY_OUT(network_read(network->layout, what, weights->file, weights->path, host, host + params));
     TRY_OUT(backend->upload(network->device, network->arena[ARENA_PARAM], host, params * sizeof *host));
-    TRY_OUT(backend->upload(network->device, network->arena[ARENA_STATE], host + params, states * sizeof *host));
+    TRY_OUT(backend->upload(network->device, network->arena[ARENA_RUNNING], host + params, running * sizeof *host));
     TRY_OUT(backend->finish(network->device, STREAM_COMPUTE));
 out:
     free(host);
@@ -46,15 +46,15 @@ Status network_open(Graph *graph, const char *what, const NetworkWeights *weight
     }
     TRY_OUT(plan_create(graph, layout, device, &options, &network->plan));
     for (int a = 0; a < ARENA_COUNT; a++) {
-        bool shared = !weights->file && (a == ARENA_PARAM || a == ARENA_STATE);
+        bool shared = !weights->file && (a == ARENA_PARAM || a == ARENA_RUNNING);
         size_t bytes = plan_bytes(network->plan, (Arena)a);
         if (a == ARENA_PARAM) bytes = layout->param_elements * sizeof(float);
-        if (a == ARENA_STATE) bytes = layout->state_elements * sizeof(float);
+        if (a == ARENA_RUNNING) bytes = layout->running_elements * sizeof(float);
         if (!shared) TRY_OUT(device->backend->alloc(device, bytes ? bytes : 64, &network->arena[a]));
         plan_bind(network->plan, (Arena)a,
                   !shared            ? network->arena[a]
                   : a == ARENA_PARAM ? (void *)weights->params
-                                     : (void *)weights->states);
+                                     : (void *)weights->running);
     }
     if (weights->file) TRY_OUT(weights_load(network, what, weights));
 out:

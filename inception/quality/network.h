@@ -13,7 +13,7 @@ typedef struct NetworkWeights {
     const char *path; /* of that file, for messages */
     /* or, if `file` is NULL, memory of a running trainer, in its layout; all borrowed */
     const Layout *layout;
-    float *params, *states;
+    float *params, *running;
 } NetworkWeights;
 
 typedef struct Network {
@@ -36,7 +36,7 @@ void network_close(Network *network); /* a zeroed one is fine */
 
 /* Fill host arenas of a layout from a file, whose further tensors are ignored. Errors: ERR_CHECKPOINT, as above. */
 NODISCARD Status network_read(const Layout *layout, const char *what, SafeTensors *file, const char *path,
-                              float *params, float *states);
+                              float *params, float *running);
 
 /* All f32, in host memory, without gaps: [n][h][w][c]. network_run computes from an input; network_get waits for a result. */
 NODISCARD Status network_run(Network *network, Value input, const float *values);

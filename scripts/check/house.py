@@ -40,6 +40,7 @@ WORDS = {
     "slot (optimizer state; buffer; contribution)": r"\boptimizer_slot_\w+|OPTIMIZER_SLOTS|\b(?:Batch|Inference)Slot\b|\bfirst_slot\b|shared->slots",
     "share of a tower (local batch)": r"\bShares\b|\bshares_(?:global|of|steps_per_epoch)\b|\bjob_shares\b",
     "prefix (partial sum)": r"\bprefixed\b|\bprefix_(?:in|out)\b",
+    "state, stat (running, batch statistics)": r"\b(?:ROLE|ARENA)_STATE?\b|\bgraph_stat(?:e)?\b|\blayout_state\b|\bstate_elements\b|\bema_state\b|\beval_state\b|\bstat_mean\b",
     "columns_dx, positions, stretch, six points (conv)": r"columns_dx|\bPositionsRun\b|stretch_pixels|six_points",
 }
 WORDS = {name: re.compile(pattern) for name, pattern in WORDS.items()}

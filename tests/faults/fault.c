@@ -302,7 +302,7 @@ static Status poison_state(Replica *replica, int local, int tower, int64_t step)
     const Fault *fault = poison_of(tower, step);
     float *arena = !fault                   ? NULL
                    : fault->weights         ? replica->arena[ARENA_PARAM]
-                   : fault->statistics      ? replica->state[local]
+                   : fault->statistics      ? replica->running[local]
                    : fault->optimizer_state ? replica->optimizer_state[0]
                                             : NULL;
     if (!arena) return OK;

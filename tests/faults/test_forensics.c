@@ -433,7 +433,7 @@ TEST(test_all_state_is_looked_at)
     size_t weight = layout_param(r->layout, "conv2.weight")->first + 5;
     spoil(r, r->optimizer_state[1], weight);
     check_state(r, FOUND_OPTIMIZER_STATE, -1, "optimizer slot 1 of conv2.weight", 5);
-    spoil(r, r->state[1], layout_state(r->layout, "stem.bn.running_var")->first + 2);
+    spoil(r, r->running[1], layout_running(r->layout, "stem.bn.running_var")->first + 2);
     check_state(r, FOUND_STATISTIC, 5, "stem.bn.running_var", 2);
     assert_int_equal(trace_state(r, 4, 0, &found), OK); /* of tower 4 alone: its statistics are fine */
     assert_int_equal(found.place, FOUND_OPTIMIZER_STATE);

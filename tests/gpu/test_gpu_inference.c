@@ -166,14 +166,14 @@ static void norms_vary(Replica *r)
 {
     float values[64], *param = r->arena[ARENA_PARAM];
     for (int kind = 0; kind < 2; kind++)
-        for (int i = 0; i < (kind ? r->layout->state_count : r->layout->param_count); i++) {
-            const LayoutEntry *entry = kind ? &r->layout->states[i] : &r->layout->params[i];
+        for (int i = 0; i < (kind ? r->layout->running_count : r->layout->param_count); i++) {
+            const LayoutEntry *entry = kind ? &r->layout->running[i] : &r->layout->params[i];
             if (entry->rank != 1 || !strstr(entry->name, ".bn.")) continue;
             bool around_one = strstr(entry->name, "weight") || strstr(entry->name, "var");
             assert_in_range(entry->count, 1, 64);
             for (size_t k = 0; k < entry->count; k++)
                 values[k] = (float)around_one + 0.4f * (float)sin((double)(k + 7 * (size_t)i + 1));
-            float *to = (kind ? r->eval_state : param) + entry->first;
+            float *to = (kind ? r->eval_running : param) + entry->first;
             assert_int_equal(cuda_backend.upload(&r->device, to, values, entry->count * sizeof *values), OK);
             assert_int_equal(cuda_backend.finish(&r->device, STREAM_COMPUTE), OK);
         }

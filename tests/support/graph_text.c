@@ -68,7 +68,7 @@ void assert_sound(Graph *g)
     }
     for (int32_t id = 1; id <= graph_value_count(g); id++) {
         Role role = graph_value(g, (Value){id})->role;
-        bool leaf = role == ROLE_INPUT || role == ROLE_PARAM || role == ROLE_PACK || role == ROLE_STATE ||
+        bool leaf = role == ROLE_INPUT || role == ROLE_PARAM || role == ROLE_PACK || role == ROLE_RUNNING ||
                     is_gone(g, (Value){id});
         assert_int_equal(written[id], !leaf);
     }

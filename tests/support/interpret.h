@@ -1,6 +1,6 @@
 /* Interpreter: runs a Graph op by op with the reference, every value in its own double-precision table entry.
  *
- * No plan, no sharing, no dtype: it defines the meaning of a graph, independent of how it runs. INPUT, PARAM and STATE
+ * No plan, no sharing, no dtype: it defines the meaning of a graph, independent of how it runs. INPUT, PARAM and RUNNING
  * values are set by the caller; PACKs are assembled from their PARAMs before each run. */
 #pragma once
 
@@ -16,7 +16,7 @@ typedef struct Interpreter {
 Interpreter interpreter_create(const Graph *graph);
 void interpreter_destroy(Interpreter *it);
 
-/* The storage of a value: shape_count(shape) doubles, packed NHWC. Write it for INPUT, PARAM, STATE; read it after a
+/* The storage of a value: shape_count(shape) doubles, packed NHWC. Write it for INPUT, PARAM, RUNNING; read it after a
  * run. */
 double *interpreter_data(Interpreter *it, Value v);
 void interpreter_run(Interpreter *it);

@@ -133,8 +133,8 @@ TEST(test_layout_has_the_frozen_behind)
         assert_int_equal(entry->moves, i < layout->trained_count);
         assert_int_equal(entry->moves, *entry->name != 'a' && *entry->name != 'b');
     }
-    for (int i = 0; i < layout->state_count; i++)
-        assert_int_equal(layout->states[i].moves, *layout->states[i].name == 'c' || *layout->states[i].name == 'd');
+    for (int i = 0; i < layout->running_count; i++)
+        assert_int_equal(layout->running[i].moves, *layout->running[i].name == 'c' || *layout->running[i].name == 'd');
     layout_destroy(layout);
     graph_destroy(g);
 }
@@ -248,9 +248,9 @@ TEST(test_run_leaves_them_bit_for_bit)
     assert_int_equal(program_graph(&config, 1, &program), OK);
     assert_int_equal(layout_create(program.graph, &layout), OK);
     seen = (Seen){.params = layout->param_elements, .trained = layout->trained_elements};
-    for (int i = 0; i < layout->state_count; i++)
-        if (layout->states[i].moves) moving += layout_state_end(layout, i) - layout->states[i].first;
-    assert_true(moving > 0 && moving < layout->state_elements);
+    for (int i = 0; i < layout->running_count; i++)
+        if (layout->running[i].moves) moving += layout_running_end(layout, i) - layout->running[i].first;
+    assert_true(moving > 0 && moving < layout->running_elements);
     averaged = 0;
     tower_run_live(&run);
     if (run.status != OK) fail_msg("%s", status_message());

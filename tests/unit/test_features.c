@@ -75,7 +75,7 @@ static void weights_write(const Graph *g, const char *path)
     WeightList list = {0};
     for (int32_t id = 1; id <= graph_value_count(g); id++) {
         const ValueInfo *info = graph_value(g, (Value){id});
-        if (info->role == ROLE_PARAM || info->role == ROLE_STATE) tensor_add(&list, info);
+        if (info->role == ROLE_PARAM || info->role == ROLE_RUNNING) tensor_add(&list, info);
     }
     assert_int_equal(safetensors_write(path, list.tensor, list.count, NULL, 0, NULL), OK);
     weight_list_clear(&list);

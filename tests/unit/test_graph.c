@@ -279,10 +279,10 @@ TEST(both_modes_store_the_same)
     for (;; a++, b++) {
         const ValueInfo *left, *right;
         while (left = graph_value(graphs[0], (Value){a}),
-               *left->name && left->role != ROLE_PARAM && left->role != ROLE_STATE)
+               *left->name && left->role != ROLE_PARAM && left->role != ROLE_RUNNING)
             a++;
         while (right = graph_value(graphs[1], (Value){b}),
-               *right->name && right->role != ROLE_PARAM && right->role != ROLE_STATE)
+               *right->name && right->role != ROLE_PARAM && right->role != ROLE_RUNNING)
             b++;
         assert_string_equal(left->name, right->name);
         assert_true(shape_equal(left->shape, right->shape) && left->role == right->role);
@@ -301,7 +301,7 @@ TEST(batch_norm_feeds_its_states)
     Value y = conv_bn_relu(g, x, (ConvUnit){"a", 4, 3, 3, SAME});
     const ValueInfo *mean = graph_value(g, graph_output(g, y, 1)), *var = graph_value(g, graph_output(g, y, 2));
     assert_int_equal(graph_value(g, y)->dtype, DTYPE_BF16);
-    assert_int_equal(mean->role, ROLE_STAT);
+    assert_int_equal(mean->role, ROLE_BATCH_STATISTIC);
     assert_int_equal(mean->dtype, DTYPE_F32);
     assert_true(mean->values == 32 && !mean->unbiased && var->values == 32 && var->unbiased);
     assert_int_equal(mean->of.id, graph_find(g, "a.bn.running_mean").id);

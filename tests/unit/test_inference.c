@@ -20,11 +20,11 @@ static void weights_vary(Replica *r)
         for (size_t k = 0; entry->rank == 1 && k < entry->count; k++)
             param[entry->first + k] = (float)scale + 0.3f * (float)sin((double)(k + 7 * (size_t)i));
     }
-    for (int i = 0; i < r->layout->state_count; i++) {
-        const LayoutEntry *entry = &r->layout->states[i];
+    for (int i = 0; i < r->layout->running_count; i++) {
+        const LayoutEntry *entry = &r->layout->running[i];
         bool variance = strstr(entry->name, "running_var");
         for (size_t k = 0; k < entry->count; k++)
-            r->eval_state[entry->first + k] = (float)variance + 0.4f * (float)sin((double)(3 * k + (size_t)i));
+            r->eval_running[entry->first + k] = (float)variance + 0.4f * (float)sin((double)(3 * k + (size_t)i));
     }
     replica_weights_changed(r);
 }
@@ -88,7 +88,7 @@ static void logits_apart(Replica *r, double logits[N * CLASSES])
         plan_bind(program.plan, (Arena)a, arena[a]);
     }
     plan_bind(program.plan, ARENA_PARAM, r->arena[ARENA_PARAM]);
-    plan_bind(program.plan, ARENA_STATE, r->eval_state);
+    plan_bind(program.plan, ARENA_RUNNING, r->eval_running);
     logits_run(r, &program, 0, logits);
     for (int a = 0; a < ARENA_COUNT; a++) cpu->release(&r->device, arena[a]);
     program_destroy(&program);
@@ -103,9 +103,9 @@ static void logits_exact(Replica *r, double logits[N * CLASSES])
     for (int32_t id = 1; id <= graph_value_count(g); id++) {
         const ValueInfo *info = graph_value(g, (Value){id});
         bool param = info->role == ROLE_PARAM;
-        if (!param && info->role != ROLE_STATE) continue;
-        const LayoutEntry *entry = param ? layout_param(r->layout, info->name) : layout_state(r->layout, info->name);
-        const float *from = (param ? (float *)r->arena[ARENA_PARAM] : r->eval_state) + entry->first;
+        if (!param && info->role != ROLE_RUNNING) continue;
+        const LayoutEntry *entry = param ? layout_param(r->layout, info->name) : layout_running(r->layout, info->name);
+        const float *from = (param ? (float *)r->arena[ARENA_PARAM] : r->eval_running) + entry->first;
         for (size_t k = 0; k < entry->count; k++) interpreter_data(&it, (Value){id})[k] = (double)from[k];
     }
     double *image = interpreter_data(&it, program.pixels);

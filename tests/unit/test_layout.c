@@ -97,11 +97,11 @@ TEST(a_state_is_fed_once)
     Graph *g = new_graph();
     Value x = graph_input(g, "x", (Shape){2, 3, 2, 2}, DTYPE_F32);
     Value beta = graph_param(g, "beta", (Shape){1, 3, 1, 1}, zero, false);
-    Value mean = graph_state(g, "mean", (Shape){1, 3, 1, 1}, 0);
+    Value mean = graph_running(g, "mean", (Shape){1, 3, 1, 1}, 0);
     OpAttr attr = {.norm = {.epsilon = 1e-3f}};
     for (int i = 0; i < 2; i++) {
         Value y = graph_op(g, OP_BATCHNORM, i ? "second" : "first", (Value[]){x, beta}, 2, &attr, NULL);
-        graph_stat(g, graph_output(g, y, 1), mean, 8, false);
+        graph_batch_statistic(g, graph_output(g, y, 1), mean, 8, false);
     }
     Layout *layout = NULL;
     assert_fails(layout_create(g, &layout), ERR_UNSUPPORTED, "'mean' is fed by both 'first.mean' and 'second.mean'");
@@ -113,20 +113,21 @@ TEST(states_know_their_correction)
     Graph *g = new_graph();
     Value x = graph_input(g, "x", (Shape){2, 3, 2, 2}, DTYPE_F32);
     Value beta = graph_param(g, "beta", (Shape){1, 3, 1, 1}, zero, false);
-    Value mean = graph_state(g, "mean", (Shape){1, 3, 1, 1}, 0), var = graph_state(g, "var", (Shape){1, 3, 1, 1}, 1);
+    Value mean = graph_running(g, "mean", (Shape){1, 3, 1, 1}, 0),
+          var = graph_running(g, "var", (Shape){1, 3, 1, 1}, 1);
     OpAttr attr = {.norm = {.epsilon = 1e-3f}};
     Value y = graph_op(g, OP_BATCHNORM, "bn", (Value[]){x, beta}, 2, &attr, NULL);
-    graph_stat(g, graph_output(g, y, 1), mean, 8, false);
-    graph_stat(g, graph_output(g, y, 2), var, 8, true);
+    graph_batch_statistic(g, graph_output(g, y, 1), mean, 8, false);
+    graph_batch_statistic(g, graph_output(g, y, 2), var, 8, true);
     Layout *layout = layout_of(g);
-    assert_int_equal(layout->state_count, 2);
-    const LayoutEntry *m = layout_state(layout, "mean"), *v = layout_state(layout, "var");
-    assert_true(layout->state_values[m->first] == 8 && layout->state_values[v->first + 2] == 8);
-    assert_true(!layout->state_unbiased[m->first] && layout->state_unbiased[v->first + 2]);
-    assert_true(layout->state_values[v->first + 3] == 0 && !layout->state_unbiased[v->first + 3]);
+    assert_int_equal(layout->running_count, 2);
+    const LayoutEntry *m = layout_running(layout, "mean"), *v = layout_running(layout, "var");
+    assert_true(layout->running_values[m->first] == 8 && layout->running_values[v->first + 2] == 8);
+    assert_true(!layout->running_unbiased[m->first] && layout->running_unbiased[v->first + 2]);
+    assert_true(layout->running_values[v->first + 3] == 0 && !layout->running_unbiased[v->first + 3]);
     float values[64];
-    assert_true(layout->state_elements <= 64);
-    layout_init_states(layout, values);
+    assert_true(layout->running_elements <= 64);
+    layout_init_running(layout, values);
     assert_true(values[m->first] == 0 && values[v->first] == 1 && values[v->first + 2] == 1 &&
                 values[v->first + 3] == 0);
     layout_destroy(layout);

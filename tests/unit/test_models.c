@@ -106,7 +106,7 @@ TEST(test_counts)
         int tensors, states;
         build(rows[i].form, 0, rows[i].classes, true, &program);
         int64_t params = role_elements(program.graph, ROLE_PARAM, &tensors), macs = forward_macs(&program);
-        role_elements(program.graph, ROLE_STATE, &states);
+        role_elements(program.graph, ROLE_RUNNING, &states);
         if (params != rows[i].params || (rows[i].macs && macs != rows[i].macs) || tensors != rows[i].tensors ||
             states != rows[i].states)
             fail_msg("%s %s, aux %d: %" PRId64 " parameters in %d tensors, %" PRId64 " multiply-adds, %d statistics",
@@ -305,10 +305,10 @@ TEST(test_evaluation)
         assert_int_equal(heads, 1);
         for (int32_t id = 1; id <= graph_value_count(evaluation.graph); id++) {
             const ValueInfo *info = graph_value(evaluation.graph, (Value){id});
-            const LayoutEntry *entry = info->role == ROLE_PARAM   ? layout_param(layout, info->name)
-                                       : info->role == ROLE_STATE ? layout_state(layout, info->name)
-                                                                  : NULL;
-            if (info->role != ROLE_PARAM && info->role != ROLE_STATE) continue;
+            const LayoutEntry *entry = info->role == ROLE_PARAM     ? layout_param(layout, info->name)
+                                       : info->role == ROLE_RUNNING ? layout_running(layout, info->name)
+                                                                    : NULL;
+            if (info->role != ROLE_PARAM && info->role != ROLE_RUNNING) continue;
             if (!entry || !shape_equal(entry->shape, info->shape)) fail_msg("%s: %s", (*m)->name, info->name);
         }
         layout_destroy(layout);

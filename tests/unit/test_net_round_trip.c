@@ -54,13 +54,13 @@ static void weights_make(const ProgramConfig *config, WeightList *list)
     Layout *layout;
     assert_int_equal(program_layout(config, IMAGES, &layout), OK);
     float *params = calloc(layout->param_elements + 1, sizeof *params),
-          *states = calloc(layout->state_elements + 1, sizeof *states);
+          *states = calloc(layout->running_elements + 1, sizeof *states);
     assert_true(params && states);
     layout_init_params(layout, SEED, params);
-    layout_init_states(layout, states);
+    layout_init_running(layout, states);
     WeightMap map = weight_map(layout);
     assert_int_equal(weights_pack(&map, "", params, list), OK);
-    assert_int_equal(states_pack(&map, "", states, -1, list), OK);
+    assert_int_equal(running_pack(&map, "", states, -1, list), OK);
     free(params);
     free(states);
     layout_destroy(layout);

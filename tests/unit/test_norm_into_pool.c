@@ -183,7 +183,7 @@ static int compare(const Net *plain, Interpreter *a, const Net *fused, Interpret
     int compared = 0;
     for (int32_t id = 1; id <= graph_value_count(plain->g); id++) {
         const ValueInfo *info = graph_value(plain->g, (Value){id});
-        if (info->role != ROLE_GRAD && info->role != ROLE_STAT) continue;
+        if (info->role != ROLE_GRAD && info->role != ROLE_BATCH_STATISTIC) continue;
         Value other = value_of(fused->g, info->role, graph_value(plain->g, info->of)->name);
         const double *x = interpreter_data(a, (Value){id}), *y = interpreter_data(b, other);
         int64_t count = shape_count(info->shape);
@@ -221,7 +221,7 @@ enum { SAMPLES = 4 };
 typedef struct Trained {
     float loss;
     float *grads, *stats; /* owned */
-    size_t grad_count, stat_count;
+    size_t grad_count, statistics_count;
     NormPools pools;
     int unmade; /* batch norms without a result */
 } Trained;
@@ -273,16 +273,16 @@ static void program_run(Program *p, const Layout *layout, Device *device, Traine
         plan_bind(p->plan, (Arena)a, arena[a]);
     }
     layout_init_params(layout, 7, arena[ARENA_PARAM]);
-    layout_init_states(layout, arena[ARENA_STATE]);
+    layout_init_running(layout, arena[ARENA_RUNNING]);
     upload(p, device, p->pixels, pixels, (size_t)shape_count(graph_shape(p->graph, p->pixels)));
     upload(p, device, p->labels, labels, sizeof labels);
     upload(p, device, p->augment, crops, sizeof crops);
     upload(p, device, p->counter, counter, sizeof counter);
     upload(p, device, p->dloss, &one, sizeof one);
-    *result = (Trained){.grad_count = layout->param_elements, .stat_count = layout->state_elements};
+    *result = (Trained){.grad_count = layout->param_elements, .statistics_count = layout->running_elements};
     result->grads = run_and_take(p, layout, device, arena[ARENA_GRAD]);
     result->loss = *(float *)plan_tensor(p->plan, p->loss).data;
-    result->stats = fetch(device, arena[ARENA_STAT], result->stat_count);
+    result->stats = fetch(device, arena[ARENA_BATCH_STATISTICS], result->statistics_count);
     for (int a = 0; a < ARENA_COUNT; a++) device->backend->release(device, arena[a]);
 }
 
@@ -340,7 +340,7 @@ TEST(plans_agree)
     assert_int_equal(plain.unmade, 0);
     assert_int_equal(fused.unmade, 1);
     assert_true(plain.loss == fused.loss);
-    assert_memory_equal(plain.stats, fused.stats, plain.stat_count * sizeof(float));
+    assert_memory_equal(plain.stats, fused.stats, plain.statistics_count * sizeof(float));
     assert_memory_equal(plain.grads, fused.grads, plain.grad_count * sizeof(float));
     trained_free(&plain);
     trained_free(&fused);

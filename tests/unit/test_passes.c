@@ -282,8 +282,8 @@ TEST(block_becomes_one_convolution_and_branches)
         int stats = 0;
         for (int32_t id = 1; id <= graph_value_count(g); id++) {
             const ValueInfo *info = graph_value(g, (Value){id});
-            if (info->role != ROLE_STAT) continue;
-            assert_int_equal(graph_value(g, info->of)->role, ROLE_STATE);
+            if (info->role != ROLE_BATCH_STATISTIC) continue;
+            assert_int_equal(graph_value(g, info->of)->role, ROLE_RUNNING);
             stats++;
         }
         assert_int_equal(stats, training ? 2 * 4 : 0);

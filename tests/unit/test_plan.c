@@ -632,8 +632,8 @@ static Value random_norm(PlanRun *r, Random *random)
     Value beta = graph_param(r->graph, next_name(random), vector, zero, false);
     Value y = graph_op(r->graph, OP_BATCHNORM, next_name(random), (Value[]){x, beta}, 2, &attr, NULL);
     if (draw(random, 2))
-        graph_stat(r->graph, graph_output(r->graph, y, 1), graph_state(r->graph, next_name(random), vector, 0), 0,
-                   false);
+        graph_batch_statistic(r->graph, graph_output(r->graph, y, 1),
+                              graph_running(r->graph, next_name(random), vector, 0), 0, false);
     return y;
 }
 

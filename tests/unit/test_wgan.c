@@ -89,8 +89,8 @@ TEST(test_parameters)
             assert_int_equal(elements(b.g, ROLE_PARAM, "critic."), rows[i].critic);
             assert_int_equal(elements(b.g, ROLE_PARAM, "generator."), rows[i].generator);
             assert_int_equal(elements(b.g, ROLE_PARAM, ""), rows[i].critic + rows[i].generator);
-            assert_int_equal(elements(b.g, ROLE_STATE, "generator."), rows[i].states);
-            assert_int_equal(elements(b.g, ROLE_STATE, ""), rows[i].states);
+            assert_int_equal(elements(b.g, ROLE_RUNNING, "generator."), rows[i].states);
+            assert_int_equal(elements(b.g, ROLE_RUNNING, ""), rows[i].states);
             graph_destroy(b.g);
         }
     }

@@ -79,10 +79,10 @@ Value graph_param(Graph *g, const char *name, Shape shape, Init init, bool decay
                      shape_text(shape), shape_text(old->shape));
 }
 
-Value graph_state(Graph *g, const char *name, Shape shape, float start)
+Value graph_running(Graph *g, const char *name, Shape shape, float start)
 {
     Init init = {start == 0 ? INIT_ZERO : INIT_CONSTANT, start};
-    return add_leaf(g, (ValueInfo){.shape = shape, .role = ROLE_STATE, .name = scoped_weight(g, name), .init = init});
+    return add_leaf(g, (ValueInfo){.shape = shape, .role = ROLE_RUNNING, .name = scoped_weight(g, name), .init = init});
 }
 
 void graph_unfold(Graph *g, Value x, const char *name, int32_t pixels)
@@ -91,7 +91,7 @@ void graph_unfold(Graph *g, Value x, const char *name, int32_t pixels)
     size_t length = layer ? strlen(layer) : 0;
     for (int32_t id = 1; layer && id <= g->value_count; id++) {
         ValueInfo *info = &g->values[id];
-        bool kept = info->role == ROLE_PARAM || info->role == ROLE_STATE;
+        bool kept = info->role == ROLE_PARAM || info->role == ROLE_RUNNING;
         if (id == x.id || (kept && !strncmp(info->name, layer, length) && info->name[length] == '.'))
             info->pixels = pixels;
     }
@@ -226,18 +226,18 @@ void graph_result(Graph *g, Value v, const char *name)
     g->values[v.id].role = ROLE_RESULT;
 }
 
-void graph_stat(Graph *g, Value stat, Value state, int64_t values, bool unbiased)
+void graph_batch_statistic(Graph *g, Value batch, Value running, int64_t values, bool unbiased)
 {
-    const ValueInfo *to = graph_value(g, state);
-    if (!is_temporary(g, stat, to->name)) return;
-    ValueInfo *from = &g->values[stat.id];
-    if (to->role != ROLE_STATE || !shape_equal(from->shape, to->shape) || from->dtype != DTYPE_F32) {
-        list_fail(g, ERR_SHAPE, "%s: %s %s cannot feed '%s' %s: expected f32 and a state of the same shape", from->name,
-                  dtype_name(from->dtype), shape_text(from->shape), to->name, shape_text(to->shape));
+    const ValueInfo *to = graph_value(g, running);
+    if (!is_temporary(g, batch, to->name)) return;
+    ValueInfo *from = &g->values[batch.id];
+    if (to->role != ROLE_RUNNING || !shape_equal(from->shape, to->shape) || from->dtype != DTYPE_F32) {
+        list_fail(g, ERR_SHAPE, "%s: %s %s cannot feed '%s' %s: expected f32 and a running statistic of the same shape",
+                  from->name, dtype_name(from->dtype), shape_text(from->shape), to->name, shape_text(to->shape));
         return;
     }
-    from->role = ROLE_STAT;
-    from->of = state;
+    from->role = ROLE_BATCH_STATISTIC;
+    from->of = running;
     from->values = values;
     from->unbiased = unbiased;
 }

@@ -1,7 +1,7 @@
 /* Graph: one flat, append-only list of ops. Gradients are more ops in the same list.
  *
  * A Value is an index into the list of values. Every value is written by exactly one op, before all its readers, or by
- * none: INPUT, PARAM and STATE are filled from outside and never written by an op, so that a step can be refused as a
+ * none: INPUT, PARAM and RUNNING are filled from outside and never written by an op, so that a step can be refused as a
  * whole. Each op kind has a shape rule and a gradient rule (rules_*.c); a kernel per backend runs it (kernels/).
  *
  * Sticky error: the first failure is kept with the name of the layer, later calls return Value 0 and do nothing, and
@@ -19,15 +19,15 @@ typedef struct Value {
 } Value;
 
 typedef enum Role {
-    ROLE_TEMP = 0, /* lives from its op to its last reader */
-    ROLE_INPUT,    /* uploaded for every step: pixels, labels, counter, dloss */
-    ROLE_PARAM,    /* f32 weights; changed by the optimizer only */
-    ROLE_PACK,     /* several PARAMs seen as one, stacked along n (they lie side by side in the arena) */
-    ROLE_STATE,    /* batch-norm running averages; changed by the commit only */
-    ROLE_STAT,     /* the update of a STATE by this step (batch mean, batch variance): kept until the commit */
-    ROLE_FOLDED,   /* made of PARAMs and STATEs by the first ops of an evaluation: kept until these change */
-    ROLE_GRAD,     /* gradient of a PARAM or PACK: lies in the gradient arena */
-    ROLE_RESULT    /* read by the host after the step (loss, correct predictions): kept */
+    ROLE_TEMP = 0,        /* lives from its op to its last reader */
+    ROLE_INPUT,           /* uploaded for every step: pixels, labels, counter, dloss */
+    ROLE_PARAM,           /* f32 weights; changed by the optimizer only */
+    ROLE_PACK,            /* several PARAMs seen as one, stacked along n (they lie side by side in the arena) */
+    ROLE_RUNNING,         /* batch-norm running averages; changed by the commit only */
+    ROLE_BATCH_STATISTIC, /* the update of a RUNNING by this step (batch mean, batch variance): kept until the commit */
+    ROLE_FOLDED, /* made of PARAMs and RUNNING ones by the first ops of an evaluation: kept until these change */
+    ROLE_GRAD,   /* gradient of a PARAM or PACK: lies in the gradient arena */
+    ROLE_RESULT  /* read by the host after the step (loss, correct predictions): kept */
 } Role;
 
 typedef enum InitKind {
@@ -52,15 +52,15 @@ typedef struct ValueInfo {
     const char *name;         /* owned by the graph: "Mixed_5b.branch1x1.conv.weight"; never NULL */
     int32_t op;               /* index of the op that writes it, -1 if none */
     int32_t out;              /* which of that op's outputs */
-    Init init;                /* PARAM, STATE */
+    Init init;                /* PARAM, RUNNING */
     bool decay;               /* PARAM: weight decay applies (weights yes; batch norm and biases no) */
-    Value of;                 /* GRAD: its PARAM or PACK; STAT: its STATE */
-    int64_t values;           /* STAT: each of its elements is taken over so many */
-    bool unbiased;            /* STAT: a biased variance, to be made unbiased before averaging */
+    Value of;                 /* GRAD: its PARAM or PACK; BATCH_STATISTIC: its RUNNING */
+    int64_t values;           /* BATCH_STATISTIC: each of its elements is taken over so many */
+    bool unbiased;            /* BATCH_STATISTIC: a biased variance, to be made unbiased before averaging */
     Value members[OP_MAX_IN]; /* PACK: its PARAMs */
     int member_count;
     int rank;       /* PARAM: dimensions in files of weights; 0: those of its layer */
-    int32_t pixels; /* outputs of a layer that become a map, its PARAMs and STATEs: the map's pixels (graph_unfold) */
+    int32_t pixels; /* outputs of a layer that become a map, its PARAM and RUNNING: the map's pixels (graph_unfold) */
 } ValueInfo;
 
 typedef struct Op {
@@ -99,8 +99,8 @@ void graph_scope_shared(Graph *g, const char *scope, const char *reading);
 
 Value graph_input(Graph *g, const char *name, Shape shape, Dtype dtype);
 Value graph_param(Graph *g, const char *name, Shape shape, Init init, bool decay);
-Value graph_state(Graph *g, const char *name, Shape shape, float start);
-/* The outputs x of layer `name` (parameters and states `<name>.*`) become a map of so many pixels. In memory they are numbered
+Value graph_running(Graph *g, const char *name, Shape shape, float start);
+/* The outputs x of layer `name` (parameters and running statistics `<name>.*`) become a map of so many pixels. In memory they are numbered
  * pixel by pixel; files of weights number them channel by channel, as PyTorch's view does. */
 void graph_unfold(Graph *g, Value x, const char *name, int32_t pixels);
 /* In files of weights this PARAM has 2 dimensions {n, c}, or 3 {c, h, w} with n = 1, and not those of its layer. */
@@ -119,9 +119,9 @@ Value graph_output(const Graph *g, Value v, int out);
 
 /* Keeps a value until the end of the step, under the name by which the host finds it ("loss", "correct"). */
 void graph_result(Graph *g, Value v, const char *name);
-/* `stat` (an output of an op) feeds `state` at commit; each of its elements is taken over so many values. `unbiased`: it is their
+/* `batch` (an output of an op) feeds `running` at commit; each of its elements is taken over so many values. `unbiased`: it is their
  * biased variance, and is multiplied by n / (n - 1) first, n as many as the step's batch really has. */
-void graph_stat(Graph *g, Value stat, Value state, int64_t values, bool unbiased);
+void graph_batch_statistic(Graph *g, Value batch, Value running, int64_t values, bool unbiased);
 
 /* Append ops for d(y)/d(wrt[i]) * dy, summed over y's elements. A gradient that does not exist (y does not depend on
  * wrt[i]) is Value 0. Kinds without a gradient rule fail the graph ("batchnorm_dx has no gradient rule"). Contributions
@@ -144,7 +144,7 @@ const Op *graph_op_at(const Graph *g, int index);
 int graph_value_count(const Graph *g); /* ids are 1 .. count */
 const ValueInfo *graph_value(const Graph *g, Value v);
 Shape graph_shape(const Graph *g, Value v);         /* {1,1,1,1} for Value 0: builders may continue after an error */
-Value graph_find(const Graph *g, const char *name); /* INPUT, PARAM, STATE or result by name; Value 0 if none */
+Value graph_find(const Graph *g, const char *name); /* INPUT, PARAM, RUNNING or result by name; Value 0 if none */
 
 /* A fresh number for dropout and random streams: 1, 2, ... in the order of the calls. */
 uint32_t graph_next_stream(Graph *g);
@@ -159,7 +159,7 @@ NODISCARD Status pass_pool_behind_conv(Graph *g, Value *keep, int count,
                                        int *changed); /* avgpool then 1x1 -> 1x1 then avgpool */
 NODISCARD Status pass_sibling_convs(Graph *g, Value *keep, int count, int *changed); /* 1x1 convs of one input -> one */
 /* For an evaluation, after the others: convolutions include the batch norms behind them. The first `changed` ops of the list
- * make their weights and biases (ROLE_FOLDED) and need to run only after PARAM or STATE has changed. */
+ * make their weights and biases (ROLE_FOLDED) and need to run only after PARAM or RUNNING has changed. */
 NODISCARD Status pass_fold_norms(Graph *g, int *changed);
 /* After graph_train (`forward_end`: ops before it): batch norms and cheap ops after them are recomputed for the backward
  * pass instead of being kept. `changed` counts ops added. */

@@ -1,4 +1,4 @@
-/* Layers over the op list; see layers.h. A training and an evaluation graph make the same parameters and states, under
+/* Layers over the op list; see layers.h. A training and an evaluation graph make the same parameters and running statistics, under
  * the same names and in the same order: only the ops between them differ. */
 #include "towers/graph/layers.h"
 #include "towers/graph/list.h"
@@ -71,15 +71,15 @@ Value batch_norm_by_names(Graph *g, Value x, const char *name, const NormNames *
     Value gamma = {0};
     if (names->gamma) gamma = graph_param(g, names->gamma, vector, (Init){INIT_CONSTANT, 1}, false);
     Value beta = graph_param(g, names->beta, vector, (Init){INIT_ZERO}, false);
-    Value mean = graph_state(g, names->mean, vector, 0);
-    Value var = graph_state(g, names->var, vector, 1);
+    Value mean = graph_running(g, names->mean, vector, 0);
+    Value var = graph_running(g, names->var, vector, 1);
     bool frozen = g->options.freeze && is_frozen(g, beta) && is_frozen(g, gamma);
     if (!g->options.training || frozen)
         return graph_op(g, OP_BATCHNORM_APPLY, name, OPERANDS(x, beta, mean, var, gamma), &attr, NULL);
     Value y = graph_op(g, OP_BATCHNORM, name, OPERANDS(x, beta, gamma), &attr, NULL);
     int64_t values = shape_pixels(graph_shape(g, x));
-    graph_stat(g, graph_output(g, y, 1), mean, values, false);
-    graph_stat(g, graph_output(g, y, 2), var, values, !g->style.bn_biased);
+    graph_batch_statistic(g, graph_output(g, y, 1), mean, values, false);
+    graph_batch_statistic(g, graph_output(g, y, 2), var, values, !g->style.bn_biased);
     return y;
 }
 

@@ -53,7 +53,7 @@ Value pixel_dense(Graph *g, Value x, const char *name, int32_t out, Init init);
 Value depthwise_times(Graph *g, Value x, const char *name, int32_t times, Window window, Init init);
 Value conv_transposed(Graph *g, Value x, const char *name, int32_t out, int32_t side, Window window, Init init);
 
-/* Batch norm over n, h, w, and ReLU if asked. Parameters `<name>.bn.weight`, `<name>.bn.bias`; states. */
+/* Batch norm over n, h, w, and ReLU if asked. Parameters `<name>.bn.weight`, `<name>.bn.bias`; running statistics. */
 Value batch_norm(Graph *g, Value x, const char *name, bool relu);
 /* batch_norm with parameters `<name>.weight`, `<name>.bias`. */
 Value batch_norm_named(Graph *g, Value x, const char *name, bool relu);

@@ -1,4 +1,4 @@
-/* Layout: the order of parameters and batch-norm states in the flat arenas; see layout.h.
+/* Layout: the order of parameters and batch-norm running statistics in the flat arenas; see layout.h.
  *
  * The parameters of a phase are in the order in which its list completes their gradients, so that a prefix of them is
  * final as early as possible and can be reduced while the rest is computed; frozen ones, without gradients, come last. A
@@ -112,7 +112,7 @@ static Status fill_entry(LayoutEntry *entry, const ValueInfo *info, size_t first
     return OK;
 }
 
-/* A parameter or state that an earlier phase has too must be the same there. */
+/* A parameter or running statistic that an earlier phase has too must be the same there. */
 static Status check_known(const LayoutEntry *known, const ValueInfo *info)
 {
     if (shape_equal(known->shape, info->shape)) return OK;
@@ -146,14 +146,14 @@ static Status add_unit(Layout *layout, const Units *units, const Unit *unit, int
     return OK;
 }
 
-static Status add_state(Layout *layout, const ValueInfo *info)
+static Status add_running(Layout *layout, const ValueInfo *info)
 {
-    const LayoutEntry *known = layout_state(layout, info->name);
+    const LayoutEntry *known = layout_running(layout, info->name);
     if (known) return check_known(known, info);
-    LayoutEntry *entry = &layout->states[layout->state_count];
-    TRY(fill_entry(entry, info, layout->state_elements, info->init));
-    layout->state_count++;
-    layout->state_elements = align_unit(layout->state_elements + entry->count);
+    LayoutEntry *entry = &layout->running[layout->running_count];
+    TRY(fill_entry(entry, info, layout->running_elements, info->init));
+    layout->running_count++;
+    layout->running_elements = align_unit(layout->running_elements + entry->count);
     return OK;
 }
 
@@ -169,21 +169,22 @@ static void set_rank(Layout *layout, const Graph *g, Value v, int rank)
 
 /* ---- statistics */
 
-static Status add_statistic(Layout *layout, const Graph *g, int phase, int32_t stat, int32_t *fed_by)
+static Status add_statistic(Layout *layout, const Graph *g, int phase, int32_t batch, int32_t *fed_by)
 {
-    const ValueInfo *info = value_info(g, stat), *to = graph_value(g, info->of);
-    const LayoutEntry *known = layout_state(layout, to->name);
-    if (!known) return FAIL(ERR_INTERNAL, "statistic '%s' is connected to no state", info->name);
+    const ValueInfo *info = value_info(g, batch), *to = graph_value(g, info->of);
+    const LayoutEntry *known = layout_running(layout, to->name);
+    if (!known) return FAIL(ERR_INTERNAL, "statistic '%s' feeds no running statistic", info->name);
     if (fed_by[info->of.id])
         return FAIL(ERR_UNSUPPORTED,
-                    "state '%s' is fed by both '%s' and '%s': a batch norm may be applied once in a step", to->name,
-                    value_info(g, fed_by[info->of.id])->name, info->name);
-    fed_by[info->of.id] = stat;
-    LayoutEntry *entry = &layout->states[known - layout->states];
-    int64_t *values = layout->state_values + entry->first;
-    bool *unbiased = layout->state_unbiased + entry->first;
+                    "running statistic '%s' is fed by both '%s' and '%s': a batch norm may be applied once in a step",
+                    to->name, value_info(g, fed_by[info->of.id])->name, info->name);
+    fed_by[info->of.id] = batch;
+    LayoutEntry *entry = &layout->running[known - layout->running];
+    int64_t *values = layout->running_values + entry->first;
+    bool *unbiased = layout->running_unbiased + entry->first;
     if (entry->moves && entry->count && values[0] != info->values)
-        return FAIL(ERR_UNSUPPORTED, "state '%s' is fed by batches of different sizes in two phases", to->name);
+        return FAIL(ERR_UNSUPPORTED, "running statistic '%s' is fed by batches of different sizes in two phases",
+                    to->name);
     entry->moves |= 1u << phase;
     for (size_t i = 0; i < entry->count; i++) {
         values[i] = info->values;
@@ -196,10 +197,10 @@ static Status fill_statistics(Layout *layout, const Graph *g, int phase)
 {
     Status st = OK;
     int values = graph_value_count(g);
-    int32_t *fed_by = calloc((size_t)values + 1, sizeof *fed_by); /* by STATE */
+    int32_t *fed_by = calloc((size_t)values + 1, sizeof *fed_by); /* by RUNNING */
     if (!fed_by) return FAIL(ERR_MEMORY, "no memory for the layout of %d values", values);
     for (int32_t id = 1; id <= values; id++)
-        if (value_info(g, id)->role == ROLE_STAT) TRY_OUT(add_statistic(layout, g, phase, id, fed_by));
+        if (value_info(g, id)->role == ROLE_BATCH_STATISTIC) TRY_OUT(add_statistic(layout, g, phase, id, fed_by));
 out:
     free(fed_by);
     return st;
@@ -212,13 +213,13 @@ static Status check_names(const Graph *g)
     int values = graph_value_count(g);
     for (int32_t id = 1; id <= values; id++) {
         const ValueInfo *info = value_info(g, id);
-        bool state = info->role == ROLE_STATE;
-        if (!state && info->role != ROLE_PARAM) continue;
+        bool running = info->role == ROLE_RUNNING;
+        if (!running && info->role != ROLE_PARAM) continue;
         for (int32_t before = 1; before < id; before++) {
             const ValueInfo *other = value_info(g, before);
             if (other->role != info->role || strcmp(other->name, info->name) != 0) continue;
             return FAIL(ERR_ARG, "two %s are called '%s': give one of the layers another name",
-                        state ? "states" : "parameters", info->name);
+                        running ? "running statistics" : "parameters", info->name);
         }
     }
     return OK;
@@ -229,8 +230,8 @@ static Status fill_layout(Layout *layout, Units *units, int count)
     size_t values = 0;
     for (int p = 0; p < count; p++) values += (size_t)graph_value_count(units[p].graph);
     layout->params = calloc(values + 1, sizeof *layout->params);
-    layout->states = calloc(values + 1, sizeof *layout->states);
-    if (!layout->params || !layout->states) return FAIL(ERR_MEMORY, "no memory for the layout of %zu values", values);
+    layout->running = calloc(values + 1, sizeof *layout->running);
+    if (!layout->params || !layout->running) return FAIL(ERR_MEMORY, "no memory for the layout of %zu values", values);
     layout->phase_count = count;
     for (int p = 0; p < count; p++) {
         TRY(check_names(units[p].graph));
@@ -249,17 +250,17 @@ static Status fill_layout(Layout *layout, Units *units, int count)
         for (int i = 0; i < units[p].count; i++)
             if (units[p].list[i].done == INT_MAX) TRY(add_unit(layout, &units[p], &units[p].list[i], 0));
         for (int32_t id = 1; id <= graph_value_count(g); id++)
-            if (value_info(g, id)->role == ROLE_STATE) TRY(add_state(layout, value_info(g, id)));
+            if (value_info(g, id)->role == ROLE_RUNNING) TRY(add_running(layout, value_info(g, id)));
         for (int i = 0; i < graph_op_count(g); i++) {
             const Op *op = graph_op_at(g, i);
             if (op->kind == OP_CONV || op->kind == OP_CONV_DX) set_rank(layout, g, op->in[1], 4);
             if (op->kind == OP_DENSE) set_rank(layout, g, op->in[1], 2);
         }
     }
-    layout->state_values = calloc(layout->state_elements + 1, sizeof *layout->state_values);
-    layout->state_unbiased = calloc(layout->state_elements + 1, sizeof *layout->state_unbiased);
-    if (!layout->state_values || !layout->state_unbiased)
-        return FAIL(ERR_MEMORY, "no memory for the layout of %zu state elements", layout->state_elements);
+    layout->running_values = calloc(layout->running_elements + 1, sizeof *layout->running_values);
+    layout->running_unbiased = calloc(layout->running_elements + 1, sizeof *layout->running_unbiased);
+    if (!layout->running_values || !layout->running_unbiased)
+        return FAIL(ERR_MEMORY, "no memory for the layout of %zu running statistics", layout->running_elements);
     for (int p = 0; p < count; p++) TRY(fill_statistics(layout, units[p].graph, p));
     return OK;
 }
@@ -305,9 +306,9 @@ void layout_destroy(Layout *layout)
 {
     if (!layout) return;
     free_entries(layout->params, layout->param_count);
-    free_entries(layout->states, layout->state_count);
-    free(layout->state_values);
-    free(layout->state_unbiased);
+    free_entries(layout->running, layout->running_count);
+    free(layout->running_values);
+    free(layout->running_unbiased);
     free(layout);
 }
 
@@ -323,9 +324,9 @@ size_t layout_param_end(const Layout *layout, int i)
     return i + 1 < layout->param_count ? layout->params[i + 1].first : layout->param_elements;
 }
 
-size_t layout_state_end(const Layout *layout, int i)
+size_t layout_running_end(const Layout *layout, int i)
 {
-    return i + 1 < layout->state_count ? layout->states[i + 1].first : layout->state_elements;
+    return i + 1 < layout->running_count ? layout->running[i + 1].first : layout->running_elements;
 }
 
 const LayoutEntry *layout_param(const Layout *layout, const char *name)
@@ -333,7 +334,7 @@ const LayoutEntry *layout_param(const Layout *layout, const char *name)
     return find_entry(layout->params, layout->param_count, name);
 }
 
-const LayoutEntry *layout_state(const Layout *layout, const char *name)
+const LayoutEntry *layout_running(const Layout *layout, const char *name)
 {
-    return find_entry(layout->states, layout->state_count, name);
+    return find_entry(layout->running, layout->running_count, name);
 }

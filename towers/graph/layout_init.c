@@ -1,4 +1,4 @@
-/* Starting values of parameters and states; see layout.h.
+/* Starting values of parameters and running statistics; see layout.h.
  *
  * Element i of a parameter takes lane i % 4 of Philox(seed; i / 4, attempt, XXH3-64 of the name), i counted in OHWI
  * order inside the parameter: a value depends only on the seed, the name and its place in the tensor.
@@ -92,8 +92,9 @@ void layout_init_params(const Layout *layout, uint64_t seed, float *params)
     }
 }
 
-void layout_init_states(const Layout *layout, float *states)
+void layout_init_running(const Layout *layout, float *running)
 {
-    memset(states, 0, layout->state_elements * sizeof *states);
-    for (int i = 0; i < layout->state_count; i++) init_entry(&layout->states[i], 0, states + layout->states[i].first);
+    memset(running, 0, layout->running_elements * sizeof *running);
+    for (int i = 0; i < layout->running_count; i++)
+        init_entry(&layout->running[i], 0, running + layout->running[i].first);
 }

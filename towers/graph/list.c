@@ -161,7 +161,7 @@ const GraphOptions *graph_options(const Graph *g)
 
 static bool role_is_named(Role role)
 {
-    return role == ROLE_INPUT || role == ROLE_PARAM || role == ROLE_STATE || role == ROLE_RESULT;
+    return role == ROLE_INPUT || role == ROLE_PARAM || role == ROLE_RUNNING || role == ROLE_RESULT;
 }
 
 Value graph_find(const Graph *g, const char *name)

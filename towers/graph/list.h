@@ -18,7 +18,7 @@ struct Graph {
     int op_count, value_count, text_count, scratch_count; /* value_count ids in use: 1 .. value_count */
     size_t op_room, value_room, text_room, scratch_room;
     const char *scope;         /* one of `texts`, or "" */
-    const char *weights_scope; /* of parameters and states; NULL: `scope`, and no parameter is used twice */
+    const char *weights_scope; /* of parameters and running statistics; NULL: `scope`, and no parameter is used twice */
     int32_t canonical;
     uint32_t streams;
     Status status;

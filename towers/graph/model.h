@@ -33,7 +33,7 @@ typedef struct ModelVariant {
 enum { MODEL_VARIANTS = 4 };
 
 /* A phase: a loss and the parameters that it trains, updated by an optimizer of their own. A classifier has one phase; an
- * adversarial model has one for its critic and one for its generator. Every phase names all parameters and states that
+ * adversarial model has one for its critic and one for its generator. Every phase names all parameters and running statistics that
  * it uses in full ("critic.conv1.weight"), so that phases share them by name. */
 enum { PHASES_MAX = 4, PHASE_TERMS = 8 };
 

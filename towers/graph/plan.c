@@ -304,8 +304,8 @@ void plan_destroy(Plan *plan)
 
 static Status check_run(const Plan *plan, int first, int end)
 {
-    static const char *const name[ARENA_COUNT] = {"PARAM", "GRAD",   "STATE",  "STAT",
-                                                  "INPUT", "FOLDED", "RESULT", "SCRATCH"};
+    static const char *const name[ARENA_COUNT] = {"PARAM", "GRAD",   "RUNNING", "BATCH_STATISTICS",
+                                                  "INPUT", "FOLDED", "RESULT",  "SCRATCH"};
     if (first < 0 || end > plan->op_count || first > end)
         return FAIL(ERR_INTERNAL, "ops %d to %d exceed a plan of %d ops", first, end, plan->op_count);
     for (int arena = 0, begin = 0; arena < ARENA_COUNT; begin = plan->patch_end[arena++])

@@ -1,6 +1,6 @@
 /* The arena and the offset of every value; see plan_internal.h.
  *
- * The role decides the arena. PARAM, PACK, GRAD, STATE and STAT are placed by the layout, by name; INPUT, FOLDED
+ * The role decides the arena. PARAM, PACK, GRAD, RUNNING and BATCH_STATISTIC are placed by the layout, by name; INPUT, FOLDED
  * and RESULT one after another; all other storage shares SCRATCH by its time of use: from the first write to the last read
  * of any value in it. */
 #include "towers/graph/plan_internal.h"
@@ -64,7 +64,7 @@ static Status find_parameters(const Assign *a, const ValueInfo *info, size_t *fi
 
 static Status find_state(const Assign *a, const ValueInfo *info, size_t *first)
 {
-    return find_entry(layout_state(a->layout, info->name), info, "state", first);
+    return find_entry(layout_running(a->layout, info->name), info, "running statistic", first);
 }
 
 static void append(const Assign *a, int32_t id, Arena arena)
@@ -108,15 +108,15 @@ static Status assign_fixed(const Assign *a, int32_t id)
         a->place[id] = (ValuePlace){ARENA_GRAD, first * sizeof(float), false};
         a->bytes[ARENA_GRAD] = a->layout->trained_elements * sizeof(float);
         break;
-    case ROLE_STATE:
+    case ROLE_RUNNING:
         TRY(find_state(a, info, &first));
-        a->place[id] = (ValuePlace){ARENA_STATE, first * sizeof(float), false};
+        a->place[id] = (ValuePlace){ARENA_RUNNING, first * sizeof(float), false};
         break;
-    case ROLE_STAT:
+    case ROLE_BATCH_STATISTIC:
         TRY(check_same_count(a, info));
         TRY(find_state(a, value_info(a, info->of.id), &first));
-        a->place[id] = (ValuePlace){ARENA_STAT, first * sizeof(float), false};
-        a->bytes[ARENA_STAT] = a->layout->state_elements * sizeof(float);
+        a->place[id] = (ValuePlace){ARENA_BATCH_STATISTICS, first * sizeof(float), false};
+        a->bytes[ARENA_BATCH_STATISTICS] = a->layout->running_elements * sizeof(float);
         break;
     case ROLE_INPUT: append(a, id, ARENA_INPUT); break;
     case ROLE_FOLDED: append(a, id, ARENA_FOLDED); break;
@@ -168,7 +168,7 @@ Status arena_assign(const Alias *alias, const Layout *layout, bool no_alias, Val
     Assign a = {alias, layout, place, bytes};
     for (int i = 0; i < ARENA_COUNT; i++) bytes[i] = 0;
     bytes[ARENA_PARAM] = layout->param_elements * sizeof(float);
-    bytes[ARENA_STATE] = layout->state_elements * sizeof(float);
+    bytes[ARENA_RUNNING] = layout->running_elements * sizeof(float);
     for (int32_t id = 1; id <= graph_value_count(alias->graph); id++) TRY(assign_fixed(&a, id));
     TRY(assign_scratch(&a, no_alias));
     for (int32_t id = 1; id <= graph_value_count(a.alias->graph); id++) {

@@ -91,7 +91,7 @@ static void print_roles(const Graph *g, const Op *op, FILE *to)
         const char *of = graph_value(g, info->of)->name;
         if (info->role == ROLE_RESULT) fprintf(to, " [%s]", info->name);
         if (info->role == ROLE_GRAD) fprintf(to, " [grad of %s]", of);
-        if (info->role == ROLE_STAT) fprintf(to, " [feeds %s]", of);
+        if (info->role == ROLE_BATCH_STATISTIC) fprintf(to, " [feeds %s]", of);
     }
 }
 

@@ -22,7 +22,7 @@ enum {
 size_t replica_rest_bytes(const ReplicaConfig *c, const Layout *layout, int32_t n)
 {
     size_t params = layout->param_elements * sizeof(float), trained = layout->trained_elements * sizeof(float),
-           states = layout->state_elements * sizeof(float), local = (size_t)c->local,
+           running = layout->running_elements * sizeof(float), local = (size_t)c->local,
            of_optimizer = (size_t)optimizer_state_count(&c->optimizer);
     bool cpu = c->backend->on_host;
     size_t image = (size_t)c->program.canvas * (size_t)c->program.canvas * (size_t)c->program.data_channels;
@@ -31,7 +31,7 @@ size_t replica_rest_bytes(const ReplicaConfig *c, const Layout *layout, int32_t 
                  comm_library_bytes(c->backend, &c->sum, c->device.deterministic);
     return params * (c->ema ? 1 : 0) + trained * (of_optimizer + (c->accumulate ? local : 0)) + sum +
            replica_half_bytes(c, layout) +
-           states * (3 * local + (c->ema ? local : 0) + (c->accumulate ? local : 0) + 2) + queued;
+           running * (3 * local + (c->ema ? local : 0) + (c->accumulate ? local : 0) + 2) + queued;
 }
 
 static Status program_add(const ReplicaConfig *c, int phase, bool training, int32_t n, const Layout *layout,
@@ -58,7 +58,7 @@ static Status plans_measure(const ReplicaConfig *c, int32_t n, Device *device, s
         TRY_OUT(program_add(c, phase, true, n, layout, device, arena));
     for (int i = 0; c->eval_n[i]; i++) TRY_OUT(program_add(c, 0, false, c->eval_n[i], layout, device, arena));
     *bytes = replica_rest_bytes(c, layout, n);
-    for (int a = 0; a < ARENA_COUNT; a++) *bytes += a == ARENA_STATE || a == ARENA_STAT ? 0 : arena[a];
+    for (int a = 0; a < ARENA_COUNT; a++) *bytes += a == ARENA_RUNNING || a == ARENA_BATCH_STATISTICS ? 0 : arena[a];
 out:
     layout_destroy(layout);
     return st;

@@ -383,9 +383,9 @@ void capsule_close(Capsule *capsule)
 static Status weights_read(const Capsule *capsule, Replica *r)
 {
     Status st = OK;
-    size_t params = r->layout->param_elements, states = r->layout->state_elements;
+    size_t params = r->layout->param_elements, running = r->layout->running_elements;
     WeightMap map = weight_map(r->layout);
-    float *host = calloc(params + states + 1, sizeof *host);
+    float *host = calloc(params + running + 1, sizeof *host);
     if (!host)
         return FAIL(ERR_MEMORY, "no memory for the weights of '%s' (%zu MiB)", capsule->path,
                     params * sizeof *host >> 20);

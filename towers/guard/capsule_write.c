@@ -155,7 +155,8 @@ static Status weights_pack_all(TowerProcess *p, int local, WeightList *model, We
     static const char *const prefixes[OPTIMIZER_STATES] = {"slot0.", "slot1."};
     Replica *r = p->replica;
     TRY(snapshot_pack(p, "", r->arena[ARENA_PARAM], SNAPSHOT_PARAMS, -1, model));
-    if (r->layout->state_elements) TRY(snapshot_pack(p, "", r->state[local], SNAPSHOT_STATES, p->run.updates, model));
+    if (r->layout->running_elements)
+        TRY(snapshot_pack(p, "", r->running[local], SNAPSHOT_RUNNING, p->run.updates, model));
     for (int s = 0; s < OPTIMIZER_STATES; s++)
         if (r->optimizer_state[s])
             TRY(snapshot_pack(p, prefixes[s], r->optimizer_state[s], SNAPSHOT_TRAINED, -1, train));

@@ -41,7 +41,8 @@ static Status arenas_measure(const ReplicaConfig *c, const Layout *layout, Needs
     *needs = (Needs){0};
     TRY(programs_measure(c, true, layout, largest, &needs->training));
     TRY(programs_measure(c, false, layout, largest, &needs->evaluation));
-    for (int a = 0; a < ARENA_COUNT; a++) needs->arenas += a == ARENA_STATE || a == ARENA_STAT ? 0 : largest[a];
+    for (int a = 0; a < ARENA_COUNT; a++)
+        needs->arenas += a == ARENA_RUNNING || a == ARENA_BATCH_STATISTICS ? 0 : largest[a];
     return OK;
 }
 

@@ -98,12 +98,12 @@ static Status params_scan(Replica *r, const float *arena, FindingPlace place, co
                       only_trained ? l->trained_elements : l->param_elements, place, label, found);
 }
 
-static Status states_scan(Replica *r, float *const *arenas, int local, int first_tower, const char *label,
-                          Finding *found)
+static Status running_scan(Replica *r, float *const *arenas, int local, int first_tower, const char *label,
+                           Finding *found)
 {
     for (int t = 0; arenas && t < r->config.local && found->place == FOUND_NOTHING; t++) {
         if (local >= 0 && t != local) continue;
-        TRY(arena_scan(r, arenas[t], r->layout->states, r->layout->state_count, r->layout->state_elements,
+        TRY(arena_scan(r, arenas[t], r->layout->running, r->layout->running_count, r->layout->running_elements,
                        FOUND_STATISTIC, label, found));
         if (found->place != FOUND_NOTHING) found->tower = first_tower + t;
     }
@@ -116,8 +116,8 @@ Status trace_state(Replica *r, int first_tower, int local, Finding *found)
     *found = (Finding){.tower = -1, .op = -1};
     TRY(params_scan(r, r->arena[ARENA_PARAM], FOUND_WEIGHT, "", found));
     TRY(params_scan(r, r->ema, FOUND_AVERAGE, "average", found));
-    TRY(states_scan(r, r->state, local, first_tower, "", found));
-    TRY(states_scan(r, r->config.ema ? r->ema_state : NULL, local, first_tower, "average", found));
+    TRY(running_scan(r, r->running, local, first_tower, "", found));
+    TRY(running_scan(r, r->config.ema ? r->ema_running : NULL, local, first_tower, "average", found));
     for (int s = 0; s < OPTIMIZER_STATES; s++)
         TRY(params_scan(r, r->optimizer_state[s], FOUND_OPTIMIZER_STATE, labels[s], found));
     return OK;

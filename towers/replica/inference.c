@@ -39,16 +39,16 @@ Status inference_weights(Replica *r, const ProgramConfig *program, const char *p
     Status st = OK;
     WeightMap map = weight_map(r->layout);
     const Backend *backend = r->device.backend;
-    size_t params = r->layout->param_elements, states = r->layout->state_elements;
-    float *host = calloc(params + states + 1, sizeof *host);
+    size_t params = r->layout->param_elements, running = r->layout->running_elements;
+    float *host = calloc(params + running + 1, sizeof *host);
     if (!host)
         return FAIL(ERR_MEMORY, "no memory for the host copy of the weights (%zu MiB)", params * sizeof *host >> 20);
     TRY_OUT(backend->download(&r->device, host, r->arena[ARENA_PARAM], params * sizeof *host));
-    TRY_OUT(backend->download(&r->device, host + params, r->eval_state, states * sizeof *host));
+    TRY_OUT(backend->download(&r->device, host + params, r->eval_running, running * sizeof *host));
     TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));
     TRY_OUT(pretrained_read(&map, program, path, use, host, host + params, NULL));
     TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], host, params * sizeof *host));
-    TRY_OUT(backend->upload(&r->device, r->eval_state, host + params, states * sizeof *host));
+    TRY_OUT(backend->upload(&r->device, r->eval_running, host + params, running * sizeof *host));
     TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));
     replica_weights_changed(r);
 out:

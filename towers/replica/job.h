@@ -22,7 +22,7 @@ typedef struct Observation {
     int64_t step, epoch; /* completed ones */
     Device *device;
     const Layout *layout;
-    float *params, *states; /* device memory */
+    float *params, *running; /* device memory */
     const char *run_dir;
     Metrics *metrics;
     double kid; /* to be filled in: of the images of a generator; NaN: not measured */

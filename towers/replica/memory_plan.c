@@ -34,7 +34,7 @@ static int32_t largest_batch(const ReplicaConfig *config)
 void memory_plan_start(MemoryPlan *plan, const ReplicaConfig *config, const Layout *layout)
 {
     size_t param = layout->param_elements * sizeof(float), trained = layout->trained_elements * sizeof(float),
-           state = layout->state_elements * sizeof(float), local = (size_t)config->local,
+           running = layout->running_elements * sizeof(float), local = (size_t)config->local,
            kept = config->accumulate ? local : 0, averages = config->ema ? local : 0;
     *plan = (MemoryPlan){0};
     plan->bytes[MEMORY_WEIGHTS] = param;
@@ -47,7 +47,8 @@ void memory_plan_start(MemoryPlan *plan, const ReplicaConfig *config, const Layo
     if (optimizer_is_layerwise(config->optimizer.kind))
         plan->bytes[MEMORY_OPTIMIZER_STATE] += (size_t)layout->trained_count * sizeof(OptimizerTrust);
     plan->bytes[MEMORY_AVERAGE] = config->ema ? param : 0;
-    plan->bytes[MEMORY_STATISTICS] = (3 * local + averages + 2 * kept + 1) * state; /* running, batch's, corrections */
+    plan->bytes[MEMORY_STATISTICS] =
+        (3 * local + averages + 2 * kept + 1) * running; /* running, batch's, corrections */
 }
 
 static void grow(size_t *bytes, size_t to)

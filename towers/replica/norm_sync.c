@@ -20,8 +20,8 @@ bool norm_sync_sums(OpKind kind)
 size_t norm_sync_floats(const TrainJob *job, const Layout *layout)
 {
     size_t most = 0;
-    for (int i = 0; i < layout->state_count; i++)
-        if (layout->states[i].count > most) most = layout->states[i].count;
+    for (int i = 0; i < layout->running_count; i++)
+        if (layout->running[i].count > most) most = layout->running[i].count;
     return is_wanted(job) ? 1 + 2 * most : 0;
 }
 

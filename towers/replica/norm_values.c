@@ -60,9 +60,9 @@ Status norm_values_check(const TrainJob *job, const Layout *layout, int32_t layo
     memcpy(most, job->local_batches.batch, sizeof most);
     samples_join(job, most);
     if (ends) samples_join(job, last);
-    for (int i = 0; i < layout->state_count; i++) {
-        const LayoutEntry *entry = &layout->states[i];
-        int64_t values = layout->state_values[entry->first] / layout_samples;
+    for (int i = 0; i < layout->running_count; i++) {
+        const LayoutEntry *entry = &layout->running[i];
+        int64_t values = layout->running_values[entry->first] / layout_samples;
         if (!entry->moves || !norm_is_variance(entry)) continue;
         int stem = (int)(strlen(entry->name) - sizeof VARIANCE);
         if (!is_seen(job, values, most))

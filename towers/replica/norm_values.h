@@ -6,7 +6,7 @@
 #include "towers/graph/layout.h"
 #include "towers/replica/job.h"
 
-/* The state that is the running variance of a batch norm which training moves. */
+/* The running variance of a batch norm which training moves. */
 bool norm_is_variance(const LayoutEntry *entry);
 /* The batch norms that never see two values in a tower whose statistics are needed: ERR_ARG names one, and what to do. `layout`
  * was made for batches of `layout_samples`. `text`: what is said of those that see one value in the last batch of an epoch; ""

@@ -40,16 +40,17 @@ static Status kept_create(Replica *r)
     size_t local = (size_t)r->config.local;
     if (!r->config.accumulate) return OK;
     r->grad_sum = calloc(local, sizeof *r->grad_sum);
-    r->stat_mean = calloc(local, sizeof *r->stat_mean);
-    r->stat_exists = calloc(local, sizeof *r->stat_exists);
-    r->stat_exists_over = calloc(local, sizeof *r->stat_exists_over);
-    r->stat_count = calloc(local, sizeof *r->stat_count);
-    if (!r->grad_sum || !r->stat_mean || !r->stat_exists || !r->stat_exists_over || !r->stat_count)
+    r->statistics_mean = calloc(local, sizeof *r->statistics_mean);
+    r->statistics_exist = calloc(local, sizeof *r->statistics_exist);
+    r->statistics_exist_over = calloc(local, sizeof *r->statistics_exist_over);
+    r->statistics_count = calloc(local, sizeof *r->statistics_count);
+    if (!r->grad_sum || !r->statistics_mean || !r->statistics_exist || !r->statistics_exist_over ||
+        !r->statistics_count)
         return FAIL(ERR_MEMORY, "no memory for the stored batches of %zu towers", local);
     for (size_t t = 0; t < local; t++) {
         TRY(device_floats(r, r->layout->trained_elements, &r->grad_sum[t]));
-        TRY(device_floats(r, r->layout->state_elements, &r->stat_mean[t]));
-        TRY(device_floats(r, r->layout->state_elements, &r->stat_exists[t]));
+        TRY(device_floats(r, r->layout->running_elements, &r->statistics_mean[t]));
+        TRY(device_floats(r, r->layout->running_elements, &r->statistics_exist[t]));
     }
     TRY(device_floats(r, 1, &r->keep_decay));
     TRY(device_floats(r, 1, &r->one));
@@ -65,7 +66,7 @@ size_t replica_half_bytes(const ReplicaConfig *config, const Layout *layout)
 void replica_sum_sized(const Layout *layout, CommConfig *sum)
 {
     size_t grads = layout->trained_elements;
-    if (layout->state_elements > sum->staged) sum->staged = layout->state_elements;
+    if (layout->running_elements > sum->staged) sum->staged = layout->running_elements;
     sum->gradients = grads;
     sum->max_count = (grads > sum->staged ? grads : sum->staged) + sum_extra_count(sum->towers);
 }
@@ -94,7 +95,7 @@ static Status optimizer_create(Replica *r)
         TRY(backend->fill(&r->device, r->optimizer_state[s], optimizer_state_start(&r->config.optimizer, s), elements));
     }
     if (r->config.ema) TRY(device_floats(r, r->layout->param_elements, &r->ema));
-    TRY(device_floats(r, r->layout->state_elements, &r->eval_state));
+    TRY(device_floats(r, r->layout->running_elements, &r->eval_running));
     TRY(device_bytes(r, sizeof *r->scalars, &r->scalars));
     TRY(device_bytes(r, sizeof *r->square, &r->square));
     size_t half = replica_half_bytes(&r->config, r->layout);
@@ -135,11 +136,11 @@ static Status ranges_create(Replica *r, int phase)
 {
     const Layout *layout = r->layout;
     PhaseUpdate *u = &r->update[phase];
-    u->ranges = calloc((size_t)layout->state_count + 1, sizeof *u->ranges);
-    if (!u->ranges) return FAIL(ERR_MEMORY, "no memory for ranges of %d statistics", layout->state_count);
-    for (int i = 0; i < layout->state_count; i++) {
-        const LayoutEntry *entry = &layout->states[i];
-        size_t end = layout_state_end(layout, i);
+    u->ranges = calloc((size_t)layout->running_count + 1, sizeof *u->ranges);
+    if (!u->ranges) return FAIL(ERR_MEMORY, "no memory for ranges of %d statistics", layout->running_count);
+    for (int i = 0; i < layout->running_count; i++) {
+        const LayoutEntry *entry = &layout->running[i];
+        size_t end = layout_running_end(layout, i);
         StateRange *last = u->range_count ? &u->ranges[u->range_count - 1] : NULL;
         if (!(entry->moves & 1u << phase)) continue;
         if (last && last->first + last->count == entry->first)
@@ -182,12 +183,12 @@ static Status programs_create(Replica *r)
     return OK;
 }
 
-static void program_bind(const Replica *r, Plan *plan, float *state)
+static void program_bind(const Replica *r, Plan *plan, float *running)
 {
     for (int a = 0; a < ARENA_COUNT; a++)
         if (r->arena[a]) plan_bind(plan, (Arena)a, r->arena[a]);
-    plan_bind(plan, ARENA_STATE, state);
-    plan_bind(plan, ARENA_STAT, r->stat[0]);
+    plan_bind(plan, ARENA_RUNNING, running);
+    plan_bind(plan, ARENA_BATCH_STATISTICS, r->batch_statistics[0]);
 }
 
 /* ---- copies and values */
@@ -204,14 +205,14 @@ Status replica_upload(Replica *r, void *to, const void *host, size_t bytes)
     return r->device.backend->finish(&r->device, STREAM_COMPUTE);
 }
 
-Status replica_values_set(Replica *r, const float *params, const float *states)
+Status replica_values_set(Replica *r, const float *params, const float *running)
 {
     const Backend *backend = r->device.backend;
     size_t param_bytes = r->layout->param_elements * sizeof *params,
-           state_bytes = r->layout->state_elements * sizeof *states;
+           running_bytes = r->layout->running_elements * sizeof *running;
     for (int t = 0; t < r->config.local; t++) {
-        TRY(backend->upload(&r->device, r->state[t], states, state_bytes));
-        if (r->ema_state[t]) TRY(backend->upload(&r->device, r->ema_state[t], states, state_bytes));
+        TRY(backend->upload(&r->device, r->running[t], running, running_bytes));
+        if (r->ema_running[t]) TRY(backend->upload(&r->device, r->ema_running[t], running, running_bytes));
     }
     if (r->ema) TRY(backend->upload(&r->device, r->ema, params, param_bytes));
     replica_weights_changed(r);
@@ -220,11 +221,11 @@ Status replica_values_set(Replica *r, const float *params, const float *states)
 
 static Status values_start(Replica *r)
 {
-    size_t params = r->layout->param_elements, elements = params + r->layout->state_elements;
+    size_t params = r->layout->param_elements, elements = params + r->layout->running_elements;
     float *host = calloc(elements + 1, sizeof *host);
     if (!host) return FAIL(ERR_MEMORY, "no memory for the initial weights (%zu MiB)", elements * sizeof *host >> 20);
     layout_init_params(r->layout, r->config.seed, host);
-    layout_init_states(r->layout, host + params);
+    layout_init_running(r->layout, host + params);
     Status st = replica_values_set(r, host, host + params);
     free(host);
     return st;
@@ -282,25 +283,25 @@ Status replica_build(Replica *r)
     for (int i = 0; i < r->train_count; i++) arenas_grow(r->train[i].plan, bytes);
     for (int i = 0; i < r->eval_count; i++) arenas_grow(r->eval[i].plan, bytes);
     for (int a = 0; a < ARENA_COUNT; a++) {
-        if (a == ARENA_STATE || a == ARENA_STAT || a == ARENA_GRAD) continue;
+        if (a == ARENA_RUNNING || a == ARENA_BATCH_STATISTICS || a == ARENA_GRAD) continue;
         TRY(device_bytes(r, bytes[a] ? bytes[a] : 64, &r->arena[a]));
     }
     TRY(comm_memory_create(&r->device, bytes[ARENA_GRAD] ? bytes[ARENA_GRAD] : 64, &r->grad_memory));
     r->arena[ARENA_GRAD] = r->grad_memory.data;
-    size_t local = (size_t)r->config.local, elements = r->layout->state_elements;
-    r->state = calloc(local, sizeof *r->state);
-    r->stat = calloc(local, sizeof *r->stat);
-    r->ema_state = calloc(local, sizeof *r->ema_state);
+    size_t local = (size_t)r->config.local, elements = r->layout->running_elements;
+    r->running = calloc(local, sizeof *r->running);
+    r->batch_statistics = calloc(local, sizeof *r->batch_statistics);
+    r->ema_running = calloc(local, sizeof *r->ema_running);
     r->unbias = calloc(local, sizeof *r->unbias);
     r->unbias_over = calloc(local, sizeof *r->unbias_over);
-    if (!r->state || !r->stat || !r->ema_state || !r->unbias || !r->unbias_over)
+    if (!r->running || !r->batch_statistics || !r->ema_running || !r->unbias || !r->unbias_over)
         TRY(FAIL(ERR_MEMORY, "no memory for the statistics of %zu towers", local));
     for (size_t t = 0; t < local; t++) {
-        TRY(device_floats(r, elements, &r->state[t]));
-        TRY(device_floats(r, elements, &r->stat[t]));
+        TRY(device_floats(r, elements, &r->running[t]));
+        TRY(device_floats(r, elements, &r->batch_statistics[t]));
         TRY(device_floats(r, elements, &r->unbias[t]));
         TRY(replica_statistics_over(r, (int)t, layout_samples(r)));
-        if (r->config.ema) TRY(device_floats(r, elements, &r->ema_state[t]));
+        if (r->config.ema) TRY(device_floats(r, elements, &r->ema_running[t]));
     }
     TRY(optimizer_create(r));
     for (int p = 0; p < r->phases; p++) {
@@ -308,9 +309,9 @@ Status replica_build(Replica *r)
         TRY(ranges_create(r, p));
     }
     TRY(kept_create(r));
-    for (int i = 0; i < r->train_count; i++) program_bind(r, r->train[i].plan, r->state[0]);
+    for (int i = 0; i < r->train_count; i++) program_bind(r, r->train[i].plan, r->running[0]);
     for (int i = 0; i < r->eval_count; i++) {
-        program_bind(r, r->eval[i].plan, r->eval_state);
+        program_bind(r, r->eval[i].plan, r->eval_running);
         if (r->ema) plan_bind(r->eval[i].plan, ARENA_PARAM, r->ema);
     }
     return values_start(r);
@@ -329,16 +330,16 @@ void replica_destroy(Replica *r)
     free(r->owned);
     if (r->device.backend) r->device.backend->close(&r->device);
     layout_destroy(r->layout);
-    free(r->state);
-    free(r->stat);
-    free(r->ema_state);
+    free(r->running);
+    free(r->batch_statistics);
+    free(r->ema_running);
     free(r->unbias);
     free(r->unbias_over);
     free(r->grad_sum);
-    free(r->stat_mean);
-    free(r->stat_exists);
-    free(r->stat_exists_over);
-    free(r->stat_count);
+    free(r->statistics_mean);
+    free(r->statistics_exist);
+    free(r->statistics_exist_over);
+    free(r->statistics_count);
     for (int p = 0; p < PHASES_MAX; p++) {
         free(r->update[p].ranges);
         free(r->update[p].segments);
@@ -419,8 +420,8 @@ Status replica_feed(Replica *r, Program *program, const Batch *batch, int local,
     TRY(upload_value(r, program, program->counter, counter, sizeof counter));
     TRY(upload_value(r, program, program->dloss, &scale, sizeof scale));
     if (program->dloss.id) {
-        plan_bind(program->plan, ARENA_STATE, r->state[local]);
-        plan_bind(program->plan, ARENA_STAT, r->stat[local]);
+        plan_bind(program->plan, ARENA_RUNNING, r->running[local]);
+        plan_bind(program->plan, ARENA_BATCH_STATISTICS, r->batch_statistics[local]);
     }
     return OK;
 }
@@ -482,14 +483,14 @@ Status replica_l2_term(Replica *r, int phase, double *term)
 /* Pixels per sample times samples: neither depends on which towers share this process. */
 int64_t replica_values(const Replica *r, size_t i, int64_t samples)
 {
-    return r->layout->state_values[i] / layout_samples(r) * samples;
+    return r->layout->running_values[i] / layout_samples(r) * samples;
 }
 
 float replica_unbias(const Replica *r, size_t i, int64_t samples)
 {
     int64_t values = replica_values(r, i, samples);
     if (values == 1) return 0;
-    return values && r->layout->state_unbiased[i] ? (float)((double)values / (double)(values - 1)) : 1;
+    return values && r->layout->running_unbiased[i] ? (float)((double)values / (double)(values - 1)) : 1;
 }
 
 static float statistic_exists(const Replica *r, size_t i, int64_t samples)
@@ -501,7 +502,7 @@ static float statistic_exists(const Replica *r, size_t i, int64_t samples)
 static Status factors_set(Replica *r, float (*factor)(const Replica *r, size_t i, int64_t samples), int64_t samples,
                           float *to, int64_t *over)
 {
-    size_t elements = r->layout->state_elements;
+    size_t elements = r->layout->running_elements;
     if (*over == samples) return OK;
     float *host = calloc(elements + 1, sizeof *host);
     if (!host) return FAIL(ERR_MEMORY, "no memory for the correction of %zu statistics", elements);
@@ -528,23 +529,23 @@ static Status floats_add(Replica *r, float *sum, const float *x, size_t count)
 Status replica_keep_start(Replica *r, int local)
 {
     const Backend *backend = r->device.backend;
-    r->stat_count[local] = 0;
-    TRY(backend->fill(&r->device, r->stat_mean[local], 0, r->layout->state_elements));
+    r->statistics_count[local] = 0;
+    TRY(backend->fill(&r->device, r->statistics_mean[local], 0, r->layout->running_elements));
     return backend->fill(&r->device, r->grad_sum[local], 0, r->layout->trained_elements);
 }
 
 Status replica_keep_statistics(Replica *r, int local)
 {
-    size_t elements = r->layout->state_elements;
-    float before = (float)r->stat_count[local], decay = before / (before + 1); /* the mean so far */
-    r->stat_count[local]++;
+    size_t elements = r->layout->running_elements;
+    float before = (float)r->statistics_count[local], decay = before / (before + 1); /* the mean so far */
+    r->statistics_count[local]++;
     if (!elements) return OK;
     if (before == 0)
-        TRY(factors_set(r, statistic_exists, r->unbias_over[local], r->stat_exists[local],
-                        &r->stat_exists_over[local]));
+        TRY(factors_set(r, statistic_exists, r->unbias_over[local], r->statistics_exist[local],
+                        &r->statistics_exist_over[local]));
     TRY(r->device.backend->upload(&r->device, r->keep_decay, &decay, sizeof decay));
-    return r->device.backend->average(&r->device, r->stat_mean[local], r->stat[local], r->unbias[local], r->keep_decay,
-                                      elements, r->one);
+    return r->device.backend->average(&r->device, r->statistics_mean[local], r->batch_statistics[local],
+                                      r->unbias[local], r->keep_decay, elements, r->one);
 }
 
 Status replica_keep_gradients(Replica *r, int local)
@@ -564,15 +565,16 @@ static Status statistics_update(Replica *r, const PhaseUpdate *u, const bool *fe
     const Backend *backend = r->device.backend;
     const float *commit = &r->scalars->commit;
     for (int t = 0; t < r->config.local; t++) {
-        const float *batch = r->stat_mean ? r->stat_mean[t] : r->stat[t];
-        const float *correct = r->stat_mean ? r->stat_exists[t] : r->unbias[t]; /* the mean is one of unbiased values */
+        const float *batch = r->statistics_mean ? r->statistics_mean[t] : r->batch_statistics[t];
+        const float *correct =
+            r->statistics_mean ? r->statistics_exist[t] : r->unbias[t]; /* the mean is one of unbiased values */
         for (int i = 0; i < u->range_count; i++) {
             size_t first = u->ranges[i].first, count = u->ranges[i].count;
             if (fed[t])
-                TRY(backend->average(&r->device, r->state[t] + first, batch + first, correct + first,
+                TRY(backend->average(&r->device, r->running[t] + first, batch + first, correct + first,
                                      &r->scalars->bn_decay, count, commit));
-            if (r->ema_state[t])
-                TRY(backend->average(&r->device, r->ema_state[t] + first, r->state[t] + first, NULL,
+            if (r->ema_running[t])
+                TRY(backend->average(&r->device, r->ema_running[t] + first, r->running[t] + first, NULL,
                                      &r->scalars->ema_decay, count, commit));
         }
     }

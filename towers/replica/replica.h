@@ -36,7 +36,7 @@ typedef struct ReplicaConfig {
 } ReplicaConfig;
 
 typedef struct StateRange {
-    size_t first, count; /* elements of the STATE arena that training updates: all but those of frozen layers */
+    size_t first, count; /* elements of the RUNNING arena that training updates: all but those of frozen layers */
 } StateRange;
 
 /* The elements that an update of a phase changes. */
@@ -57,12 +57,14 @@ typedef struct Replica {
     Program *train, *eval; /* one for each batch size of config (and in training each phase), then a zeroed one */
     int train_count, eval_count;
     int phases;
-    void *arena[ARENA_COUNT];           /* PARAM, GRAD, INPUT, FOLDED, RESULT, SCRATCH; STATE and STAT are per tower */
-    CommMemory grad_memory;             /* of ARENA_GRAD */
-    float **state, **stat, **ema_state; /* [local]; device memory */
+    /* PARAM, GRAD, INPUT, FOLDED, RESULT, SCRATCH; RUNNING and BATCH_STATISTICS are per tower */
+    void *arena[ARENA_COUNT];
+    CommMemory grad_memory; /* of ARENA_GRAD */
+    /* [local], device memory: running statistics, those of the batch, running ones for `ema` */
+    float **running, **batch_statistics, **ema_running;
     float *optimizer_state[OPTIMIZER_STATES], *ema;
-    float *eval_state;         /* the exported statistics, used by evaluation; its weights are ema if there is one, else
-                          PARAM */
+    /* the exported statistics, used by evaluation; its weights are ema if there is one, else PARAM */
+    float *eval_running;
     float **unbias;            /* [local] device: factors that make batch variances unbiased */
     int64_t *unbias_over;      /* [local] the samples for which they do so */
     OptimizerScalars *scalars; /* device */
@@ -72,18 +74,19 @@ typedef struct Replica {
     void *half;                  /* 16-bit copy of PARAM, or NULL */
     bool half_stale, fold_stale; /* of `half`, of ARENA_FOLDED */
     /* sums over the batches of a step before its last one; only with config.accumulate: [local] */
-    float **grad_sum;    /* summed gradients */
-    float **stat_mean;   /* mean of the batch statistics */
-    float **stat_exists; /* device: 1, or 0 where the first batch has a single value a channel, and so no mean is */
-    int64_t *stat_exists_over;   /* the samples of that batch */
-    int *stat_count;             /* number of batches in it */
-    float *one;                  /* device: the number 1 */
-    float *keep_decay;           /* device */
-    float unfrozen_updates;      /* updates before those of config.unfrozen */
-    const GatePhase *loss_scale; /* borrowed, device: set by replica_scale_by; NULL: 1 */
+    float **grad_sum;        /* summed gradients */
+    float **statistics_mean; /* mean of the batch statistics */
+    /* device: 1, or 0 where the first batch has a single value a channel, and so no mean is */
+    float **statistics_exist;
+    int64_t *statistics_exist_over; /* the samples of that batch */
+    int *statistics_count;          /* number of batches in it */
+    float *one;                     /* device: the number 1 */
+    float *keep_decay;              /* device */
+    float unfrozen_updates;         /* updates before those of config.unfrozen */
+    const GatePhase *loss_scale;    /* borrowed, device: set by replica_scale_by; NULL: 1 */
 } Replica;
 
-/* Opens the device, builds all programs, allocates all memory, and fills parameters and states with their initial
+/* Opens the device, builds all programs, allocates all memory, and fills parameters and running statistics with their initial
  * values. */
 NODISCARD Status replica_create(const ReplicaConfig *config, Replica **made);
 /* replica_create in two parts, between which the device can take choices. The first opens the device and makes the layout.
@@ -130,7 +133,7 @@ NODISCARD Status replica_read_loss(Replica *replica, const Program *program, Los
 NODISCARD Status replica_download(Replica *replica, void *host, const void *from, size_t bytes);
 NODISCARD Status replica_upload(Replica *replica, void *to, const void *host, size_t bytes);
 /* The weights, with their average, and the running statistics of every tower become these. */
-NODISCARD Status replica_values_set(Replica *replica, const float *params, const float *states);
+NODISCARD Status replica_values_set(Replica *replica, const float *params, const float *running);
 /* Sum of squares of f32 device memory. */
 NODISCARD Status replica_square_sum(Replica *replica, const float *x, size_t count, double *sum);
 /* *term (device memory) = the L2 term of a phase's loss: sum over its decayed parameters of w^2 / 2, times weight

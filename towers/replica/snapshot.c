@@ -12,7 +12,7 @@
 #include "kernels/base/progress.h"
 #include "kernels/base/thread.h"
 #include "towers/replica/about.h"
-#include "towers/replica/norm_states.h"
+#include "towers/replica/norm_running.h"
 #include "towers/replica/run_state.h"
 #include "towers/store/checkpoint.h"
 #include "towers/store/pretrained.h"
@@ -21,7 +21,7 @@
 
 static size_t elements_of(const Layout *layout, SnapshotPart part)
 {
-    return part == SNAPSHOT_STATES    ? layout->state_elements
+    return part == SNAPSHOT_RUNNING   ? layout->running_elements
            : part == SNAPSHOT_TRAINED ? layout->trained_elements
                                       : layout->param_elements;
 }
@@ -39,8 +39,8 @@ Status snapshot_pack(TowerProcess *p, const char *prefix, const float *arena, Sn
     Replica *r = p->replica;
     WeightMap map = map_of(p, part);
     TRY(replica_download(r, p->scratch, arena, elements_of(r->layout, part) * sizeof(float)));
-    return part == SNAPSHOT_STATES ? states_pack(&map, prefix, p->scratch, tracked, list)
-                                   : weights_pack(&map, prefix, p->scratch, list);
+    return part == SNAPSHOT_RUNNING ? running_pack(&map, prefix, p->scratch, tracked, list)
+                                    : weights_pack(&map, prefix, p->scratch, list);
 }
 
 /* `file`: known on rank 0 only. `arena`: NULL if this process only takes part. */
@@ -49,11 +49,11 @@ static Status arena_unpack(TowerProcess *p, const char *prefix, const SafeTensor
 {
     Replica *r = p->replica;
     WeightMap map = map_of(p, part);
-    bool states = part == SNAPSHOT_STATES;
+    bool running = part == SNAPSHOT_RUNNING;
     size_t count = elements_of(r->layout, part);
     memset(p->scratch, 0, count * sizeof(float)); /* padding between parameters */
     if (is_root(&p->place))
-        TRY(weights_unpack_exact(&map, prefix, file, states ? NULL : p->scratch, states ? p->scratch : NULL));
+        TRY(weights_unpack_exact(&map, prefix, file, running ? NULL : p->scratch, running ? p->scratch : NULL));
     TRY(comm_broadcast(p->comm, p->scratch, count * sizeof(float), 0));
     return arena ? replica_upload(r, arena, p->scratch, count * sizeof(float)) : OK;
 }
@@ -62,7 +62,7 @@ static Status model_pack(TowerProcess *p, WeightList *list)
 {
     Replica *r = p->replica;
     TRY(snapshot_pack(p, "", r->ema ? r->ema : r->arena[ARENA_PARAM], SNAPSHOT_PARAMS, -1, list));
-    if (r->layout->state_elements) TRY(snapshot_pack(p, "", r->eval_state, SNAPSHOT_STATES, p->run.updates, list));
+    if (r->layout->running_elements) TRY(snapshot_pack(p, "", r->eval_running, SNAPSHOT_RUNNING, p->run.updates, list));
     return OK;
 }
 
@@ -71,20 +71,20 @@ static Status tower_states_pack(TowerProcess *p, WeightList *list)
 {
     Status st = OK;
     Replica *r = p->replica;
-    size_t elements = r->layout->state_elements;
-    float *states = NULL, *averaged = NULL;
+    size_t elements = r->layout->running_elements;
+    float *running = NULL, *averaged = NULL;
     if (!elements) return OK;
-    TRY_OUT(states_gather(p, r->state, &states));
-    if (r->ema) TRY_OUT(states_gather(p, r->ema_state, &averaged));
+    TRY_OUT(running_gather(p, r->running, &running));
+    if (r->ema) TRY_OUT(running_gather(p, r->ema_running, &averaged));
     for (int t = 0; is_root(&p->place) && t < p->ledger->towers; t++) {
         char prefix[64];
         snprintf(prefix, sizeof prefix, "tower%d.", t);
-        TRY_OUT(states_pack(&p->map, prefix, states + (size_t)t * elements, -1, list));
+        TRY_OUT(running_pack(&p->map, prefix, running + (size_t)t * elements, -1, list));
         snprintf(prefix, sizeof prefix, "tower%d.ema.", t);
-        if (r->ema) TRY_OUT(states_pack(&p->map, prefix, averaged + (size_t)t * elements, -1, list));
+        if (r->ema) TRY_OUT(running_pack(&p->map, prefix, averaged + (size_t)t * elements, -1, list));
     }
 out:
-    free(states);
+    free(running);
     free(averaged);
     return st;
 }
@@ -282,15 +282,15 @@ out:
 static Status tower_states_unpack(TowerProcess *p, const SafeTensors *file)
 {
     Replica *r = p->replica;
-    for (int t = 0; r->layout->state_elements && t < p->ledger->towers; t++) {
+    for (int t = 0; r->layout->running_elements && t < p->ledger->towers; t++) {
         char prefix[64];
         int local = t - p->place.first_tower;
         bool mine = is_local_tower(&p->place, t);
         snprintf(prefix, sizeof prefix, "tower%d.", t);
-        TRY(arena_unpack(p, prefix, file, mine ? r->state[local] : NULL, SNAPSHOT_STATES));
+        TRY(arena_unpack(p, prefix, file, mine ? r->running[local] : NULL, SNAPSHOT_RUNNING));
         if (!r->ema) continue;
         snprintf(prefix, sizeof prefix, "tower%d.ema.", t);
-        TRY(arena_unpack(p, prefix, file, mine ? r->ema_state[local] : NULL, SNAPSHOT_STATES));
+        TRY(arena_unpack(p, prefix, file, mine ? r->ema_running[local] : NULL, SNAPSHOT_RUNNING));
     }
     return OK;
 }
@@ -405,17 +405,17 @@ Status snapshot_load_weights(TowerProcess *p, const char *path)
     Status st = OK;
     Replica *r = p->replica;
     const Backend *backend = r->device.backend;
-    size_t params = r->layout->param_elements * sizeof(float), states = r->layout->state_elements;
-    float *host = calloc(states + 1, sizeof *host);
-    if (!host) return FAIL(ERR_MEMORY, "no memory for the statistics (%zu floats)", states);
+    size_t params = r->layout->param_elements * sizeof(float), running = r->layout->running_elements;
+    float *host = calloc(running + 1, sizeof *host);
+    if (!host) return FAIL(ERR_MEMORY, "no memory for the statistics (%zu floats)", running);
     TRY_OUT(backend->download(&r->device, p->scratch, r->arena[ARENA_PARAM], params));
-    TRY_OUT(backend->download(&r->device, host, r->state[0], states * sizeof *host));
+    TRY_OUT(backend->download(&r->device, host, r->running[0], running * sizeof *host));
     TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));
     if (is_root(&p->place))
         TRY_OUT(pretrained_read(&p->map, &p->job->program, path, p->job->reset_head ? HEAD_RESET : HEAD_READ,
                                 p->scratch, host, NULL));
     TRY_OUT(comm_broadcast(p->comm, p->scratch, params, 0));
-    TRY_OUT(comm_broadcast(p->comm, host, states * sizeof *host, 0));
+    TRY_OUT(comm_broadcast(p->comm, host, running * sizeof *host, 0));
     TRY_OUT(replica_values_set(r, p->scratch, host));
 out:
     free(host);

@@ -20,7 +20,7 @@ NODISCARD Status snapshot_return(TowerProcess *p, int64_t step);     /* to a che
 NODISCARD Status snapshot_export(TowerProcess *p, const char *name); /* weights and exported statistics to RUN/NAME */
 NODISCARD Status snapshot_load_weights(TowerProcess *p, const char *path);
 /* The content of an arena: all parameters, the trained ones only (optimizer states), or batch-norm statistics. */
-typedef enum SnapshotPart { SNAPSHOT_PARAMS, SNAPSHOT_TRAINED, SNAPSHOT_STATES } SnapshotPart;
+typedef enum SnapshotPart { SNAPSHOT_PARAMS, SNAPSHOT_TRAINED, SNAPSHOT_RUNNING } SnapshotPart;
 /* Download a device arena and append its tensors, with `prefix` before each name. */
 NODISCARD Status snapshot_pack(TowerProcess *p, const char *prefix, const float *arena, SnapshotPart part,
                                int64_t tracked, WeightList *list);

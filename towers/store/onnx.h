@@ -34,7 +34,7 @@ typedef struct OnnxRange {
     float low, high;
 } OnnxRange;
 
-/* `evaluation`: an f32 graph made without training and without passes; with `ranges`, with pass_fold_norms. `weights`: its parameters and states by name.
+/* `evaluation`: an f32 graph made without training and without passes; with `ranges`, with pass_fold_norms. `weights`: its parameters and running statistics by name.
  * `about`: the metadata, at most ONNX_PAIRS. `pixels`: NULL, or for a graph from the input "z" to the result "images".
  * `bytes`: NULL, or for a classifier. `ranges`: NULL, or of each value, by its id: weights and values have eight bits. Replaces `path` atomically. Errors: ERR_UNSUPPORTED naming an op without an ONNX counterpart. */
 NODISCARD Status onnx_write(const char *path, const char *name, const Graph *evaluation, const WeightList *weights,

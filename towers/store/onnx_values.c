@@ -4,7 +4,7 @@
 static const char *value_name(const Writer *w, Value v, char text[ONNX_NAME])
 {
     const ValueInfo *info = graph_value(w->graph, v);
-    if (info->role == ROLE_PARAM || info->role == ROLE_STATE) return info->name;
+    if (info->role == ROLE_PARAM || info->role == ROLE_RUNNING) return info->name;
     if (v.id == w->result.id) return w->result_name;
     if (v.id == w->input.id) return "z";
     snprintf(text, ONNX_NAME, "v%d", v.id);

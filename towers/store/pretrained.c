@@ -177,7 +177,7 @@ static Status refusal(const char *path, const ProgramConfig *config, const HeadN
 }
 
 Status pretrained_read(const WeightMap *map, const ProgramConfig *config, const char *path, HeadUse use, float *params,
-                       float *states, PretrainedNotes *notes)
+                       float *running, PretrainedNotes *notes)
 {
     Status st = OK;
     SafeTensors *file = NULL;
@@ -189,7 +189,7 @@ Status pretrained_read(const WeightMap *map, const ProgramConfig *config, const 
     TRY_OUT(weights_open(path, &file));
     TRY_OUT(names_adopt(config, file));
     TRY_OUT(weights_narrow(map, &rules, path, config->weights_key, file, &part));
-    TRY_OUT(weights_unpack(map, "", file, &rules, params, states, &match));
+    TRY_OUT(weights_unpack(map, "", file, &rules, params, running, &match));
     if (match.missing || match.mismatched || match.extra)
         st = refusal(path, config, &heads, file, use, &match);
     else if (match.spoiled)
@@ -228,14 +228,14 @@ static Status file_check(const ProgramConfig *config, const char *path, bool res
     Status st = OK;
     WeightMap map = weight_map(layout);
     float *params = calloc(layout->param_elements + 1, sizeof *params),
-          *states = calloc(layout->state_elements + 1, sizeof *states);
-    if (!params || !states)
+          *running = calloc(layout->running_elements + 1, sizeof *running);
+    if (!params || !running)
         TRY_OUT(FAIL(ERR_MEMORY, "no memory for a copy of the weights (%zu MiB)",
                      layout->param_elements * sizeof *params >> 20));
-    TRY_OUT(pretrained_read(&map, config, path, reset_head ? HEAD_RESET : HEAD_READ_OR_RESET, params, states, notes));
+    TRY_OUT(pretrained_read(&map, config, path, reset_head ? HEAD_RESET : HEAD_READ_OR_RESET, params, running, notes));
 out:
     free(params);
-    free(states);
+    free(running);
     return st;
 }
 

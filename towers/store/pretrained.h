@@ -42,7 +42,7 @@ int32_t file_channels(const SafeTensors *file, const ProgramConfig *config);
 /* Fill host arenas from a file; a tensor that the file does not have keeps its value. ERR_CHECKPOINT with a table if
  * anything else does not match or a tensor is spoiled. `notes` may be NULL. */
 NODISCARD Status pretrained_read(const WeightMap *map, const ProgramConfig *config, const char *path, HeadUse use,
-                                 float *params, float *states, PretrainedNotes *notes);
+                                 float *params, float *running, PretrainedNotes *notes);
 
 /* Checks on names that need no run: `path`, the weights file to start from (NULL: none), and the patterns of frozen
  * parameters (NULL: none). */

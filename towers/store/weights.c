@@ -124,10 +124,10 @@ Status weights_pack(const WeightMap *map, const char *prefix, const float *arena
     return OK;
 }
 
-Status states_pack(const WeightMap *map, const char *prefix, const float *arena, int64_t tracked, WeightList *list)
+Status running_pack(const WeightMap *map, const char *prefix, const float *arena, int64_t tracked, WeightList *list)
 {
-    for (int i = 0; i < map->layout->state_count; i++) {
-        const LayoutEntry *entry = &map->layout->states[i];
+    for (int i = 0; i < map->layout->running_count; i++) {
+        const LayoutEntry *entry = &map->layout->running[i];
         void *data;
         TRY(list_add(list, prefix, entry->name, disk_tensor(entry->shape, 1), entry->count * sizeof(float), &data));
         reorder(entry, TO_DISK, (float *)arena + entry->first, data);
@@ -262,12 +262,12 @@ Status weights_narrow(const WeightMap *map, const WeightRules *rules, const char
 {
     int count = 0;
     const Layout *layout = map->layout;
-    const char **names = calloc((size_t)(map->count + layout->state_count) + 1, sizeof *names);
+    const char **names = calloc((size_t)(map->count + layout->running_count) + 1, sizeof *names);
     if (!names) return FAIL(ERR_MEMORY, "no memory for the names of a network");
     for (int i = 0; i < map->count; i++)
         if (must_have(rules, layout->params[i].name)) names[count++] = layout->params[i].name;
-    for (int i = 0; i < layout->state_count; i++)
-        if (must_have(rules, layout->states[i].name)) names[count++] = layout->states[i].name;
+    for (int i = 0; i < layout->running_count; i++)
+        if (must_have(rules, layout->running[i].name)) names[count++] = layout->running[i].name;
     Status st = weight_part_take(file, path, names, count, key, part);
     free(names);
     return st;
@@ -316,13 +316,13 @@ static Status entry_unpack(const LayoutEntry *entry, const char *prefix, const S
 }
 
 static void extras_count(const WeightMap *map, const char *prefix, const SafeTensors *file, const WeightRules *rules,
-                         bool states, WeightMatch *match)
+                         bool running, WeightMatch *match)
 {
     size_t skip = strlen(prefix);
     for (int i = 0; i < safetensors_count(file); i++) {
         const char *name = safetensors_at(file, i)->name, *last = strrchr(name, '.');
         if (strncmp(name, prefix, skip) || (last && !strcmp(last, ".num_batches_tracked"))) continue;
-        if (layout_param(map->layout, name + skip) || (states && layout_state(map->layout, name + skip))) continue;
+        if (layout_param(map->layout, name + skip) || (running && layout_running(map->layout, name + skip))) continue;
         if (extra_allowed(rules, map->layout, name + skip)) continue;
         match->extra++;
         match_line(match, "  extra       %s\n", name);
@@ -344,7 +344,7 @@ static Status maps_check(const WeightMap *map, const SafeTensors *file)
 }
 
 Status weights_unpack(const WeightMap *map, const char *prefix, const SafeTensors *file, const WeightRules *rules,
-                      float *params, float *states, WeightMatch *match)
+                      float *params, float *running, WeightMatch *match)
 {
     *match = (WeightMatch){0};
     const Layout *layout = map->layout;
@@ -352,10 +352,10 @@ Status weights_unpack(const WeightMap *map, const char *prefix, const SafeTensor
     for (int i = 0; params && i < map->count; i++)
         if (!wanted_not(rules, file, layout->params[i].name, match))
             TRY(entry_unpack(&layout->params[i], prefix, file, params, match));
-    for (int i = 0; states && i < layout->state_count; i++)
-        if (!wanted_not(rules, file, layout->states[i].name, match))
-            TRY(entry_unpack(&layout->states[i], prefix, file, states, match));
-    extras_count(map, prefix, file, rules, states != NULL, match);
+    for (int i = 0; running && i < layout->running_count; i++)
+        if (!wanted_not(rules, file, layout->running[i].name, match))
+            TRY(entry_unpack(&layout->running[i], prefix, file, running, match));
+    extras_count(map, prefix, file, rules, running != NULL, match);
     Text table = text_behind(match->table, sizeof match->table);
     int left = match->missing + match->mismatched + match->extra + match->spoiled - match->lines;
     if (left > 0)
@@ -373,11 +373,11 @@ Status weights_spoiled(const char *path, const WeightMatch *match)
 }
 
 Status weights_unpack_exact(const WeightMap *map, const char *prefix, const SafeTensors *file, float *params,
-                            float *states)
+                            float *running)
 {
     WeightMatch match;
-    TRY(weights_unpack(map, prefix, file, NULL, params, states, &match));
-    bool extra_matters = !*prefix && params && states;
+    TRY(weights_unpack(map, prefix, file, NULL, params, running, &match));
+    bool extra_matters = !*prefix && params && running;
     if (match.missing || match.mismatched || (extra_matters && match.extra))
         return FAIL(ERR_CHECKPOINT,
                     "the file does not hold this network's weights: %d missing, %d mismatched, %d extra\n%s",

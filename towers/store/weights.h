@@ -21,7 +21,7 @@ typedef struct WeightList {
 } WeightList;
 void weight_list_clear(WeightList *list);
 
-/* The parameters of a file: the first `count` of the layout, and its states. */
+/* The parameters of a file: the first `count` of the layout, and its running statistics. */
 typedef struct WeightMap {
     const Layout *layout; /* borrowed */
     int count;
@@ -33,10 +33,10 @@ static inline WeightMap weight_map(const Layout *layout)
 
 /* Append the first map->count parameters of `arena` (host memory, layout of PARAM) as `<prefix><name>`. */
 NODISCARD Status weights_pack(const WeightMap *map, const char *prefix, const float *arena, WeightList *list);
-/* Append every state (host memory, layout of STATE). With `tracked` >= 0 also `<layer>.num_batches_tracked` (I64
+/* Append all running statistics (host memory, layout of RUNNING). With `tracked` >= 0 also `<layer>.num_batches_tracked` (I64
  * scalar). */
-NODISCARD Status states_pack(const WeightMap *map, const char *prefix, const float *arena, int64_t tracked,
-                             WeightList *list);
+NODISCARD Status running_pack(const WeightMap *map, const char *prefix, const float *arena, int64_t tracked,
+                              WeightList *list);
 
 /* Allowed differences between file and network. A part is a prefix of names: "fc." All lists end in NULL. */
 typedef struct WeightRules {
@@ -60,11 +60,11 @@ typedef struct WeightMatch {
 /* The refusal of a file with spoiled tensors. ERR_CHECKPOINT */
 NODISCARD Status weights_spoiled(const char *path, const WeightMatch *match);
 /* Fill the arenas from a file. Names that match in shape are copied; the others are counted in `match`. F32, F16, BF16
- * and F64 data are converted; anything else is a mismatch. `params`, `states` and `rules` may be NULL. Tensors
+ * and F64 data are converted; anything else is a mismatch. `params`, `running` and `rules` may be NULL. Tensors
  * `<layer>.num_batches_tracked` are never extra. */
 NODISCARD Status weights_unpack(const WeightMap *map, const char *prefix, const SafeTensors *file,
-                                const WeightRules *rules, float *params, float *states, WeightMatch *match);
+                                const WeightRules *rules, float *params, float *running, WeightMatch *match);
 /* weights_unpack, and ERR_CHECKPOINT with the table unless everything matched (extra names are tolerated if `prefix` is not
  * ""). */
 NODISCARD Status weights_unpack_exact(const WeightMap *map, const char *prefix, const SafeTensors *file, float *params,
-                                      float *states);
+                                      float *running);

@@ -3,7 +3,7 @@
 #include "towers/train/epoch.h"
 #include "towers/guard/digest.h"
 #include "towers/guard/forensics.h"
-#include "towers/replica/norm_states.h"
+#include "towers/replica/norm_running.h"
 #include "towers/replica/snapshot.h"
 #include "towers/train/evaluate.h"
 #include "towers/train/mlperf_log.h"

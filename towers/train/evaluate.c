@@ -5,7 +5,7 @@
 #include "towers/train/evaluate.h"
 #include "towers/files/csv.h"
 #include "towers/replica/inference.h"
-#include "towers/replica/norm_states.h"
+#include "towers/replica/norm_running.h"
 #include "towers/train/average_precision.h"
 #include "towers/train/mistakes.h"
 #include "towers/train/samples_log.h"

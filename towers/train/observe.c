@@ -1,7 +1,7 @@
 /* Passing the weights of a run to its observer between two steps. */
 #include "towers/train/observe.h"
 
-#include "towers/replica/norm_states.h"
+#include "towers/replica/norm_running.h"
 
 bool observation_is_due(const TowerProcess *p, bool epoch_ended)
 {
@@ -19,7 +19,7 @@ Status observation_run(TowerProcess *p, double *kid)
                         .device = &r->device,
                         .layout = r->layout,
                         .params = r->ema ? r->ema : r->arena[ARENA_PARAM],
-                        .states = r->eval_state,
+                        .running = r->eval_running,
                         .run_dir = job->run_dir,
                         .metrics = p->metrics,
                         .kid = ABSENT};

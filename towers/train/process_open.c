@@ -43,8 +43,8 @@ static Status memory_explain(TowerProcess *p, const ReplicaConfig *config)
 static Status replica_finish(TowerProcess *p)
 {
     p->map = weight_map(p->replica->layout);
-    size_t params = p->replica->layout->param_elements, states = p->replica->layout->state_elements;
-    p->scratch = calloc((params > states ? params : states) + SUM_EXTRAS, sizeof *p->scratch);
+    size_t params = p->replica->layout->param_elements, running = p->replica->layout->running_elements;
+    p->scratch = calloc((params > running ? params : running) + SUM_EXTRAS, sizeof *p->scratch);
     p->findings = calloc((size_t)p->job->processes, sizeof *p->findings);
     return p->scratch && p->findings
                ? OK

@@ -130,10 +130,10 @@ static Status weights_load(Driver *d)
     if (!d->weights) return OK;
     TRY(safetensors_open(d->weights, &file));
     TRY_OUT(fetch(d, r->arena[ARENA_PARAM], r->layout->param_elements, &params));
-    TRY_OUT(fetch(d, r->state[0], r->layout->state_elements, &states));
+    TRY_OUT(fetch(d, r->running[0], r->layout->running_elements, &states));
     TRY_OUT(weights_unpack_exact(&d->map, "", file, params, states));
     TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], params, r->layout->param_elements * sizeof *params));
-    TRY_OUT(backend->upload(&r->device, r->state[0], states, r->layout->state_elements * sizeof *states));
+    TRY_OUT(backend->upload(&r->device, r->running[0], states, r->layout->running_elements * sizeof *states));
     TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));
 out:
     free(params);
@@ -256,8 +256,8 @@ out:
 static Status states_keep(Driver *d, const char *prefix, int64_t tracked)
 {
     float *states = NULL;
-    Status st = fetch(d, d->replica->state[0], d->replica->layout->state_elements, &states);
-    if (st == OK) st = states_pack(&d->map, prefix, states, tracked, &d->list);
+    Status st = fetch(d, d->replica->running[0], d->replica->layout->running_elements, &states);
+    if (st == OK) st = running_pack(&d->map, prefix, states, tracked, &d->list);
     free(states);
     return st;
 }

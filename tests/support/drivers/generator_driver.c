@@ -25,16 +25,16 @@ static Status weights_write(const Model *model, const ModelOptions *options, con
     TRY(layout_create(graph, &layout));
     WeightMap map = weight_map(layout);
     float *params = calloc(layout->param_elements + 1, sizeof *params),
-          *states = calloc(layout->state_elements + 1, sizeof *states);
+          *states = calloc(layout->running_elements + 1, sizeof *states);
     if (!params || !states) return FAIL(ERR_MEMORY, "weights of %s", model->name);
     layout_init_params(layout, 1, params);
-    layout_init_states(layout, states);
+    layout_init_running(layout, states);
     for (size_t i = 0; i < layout->param_elements; i++)
         params[i] += 0.02f * philox_unit(philox(2, (uint32_t)i, 0, 0, 0).v[0]) - 0.01f;
-    for (size_t i = 0; i < layout->state_elements; i++)
+    for (size_t i = 0; i < layout->running_elements; i++)
         states[i] += 0.1f * philox_unit(philox(3, (uint32_t)i, 0, 0, 0).v[0]);
     TRY(weights_pack(&map, "", params, &list));
-    TRY(states_pack(&map, "", states, 0, &list));
+    TRY(running_pack(&map, "", states, 0, &list));
     TRY(safetensors_write(path, list.tensor, list.count, pairs, 1, NULL));
     weight_list_clear(&list);
     layout_destroy(layout);

@@ -20,7 +20,7 @@ static Status file_write(const char *out, const char *ending, const void *bytes,
 static Status weights_put(Replica *r, const ProgramConfig *config, const char *path)
 {
     WeightMap map = weight_map(r->layout);
-    return pretrained_read(&map, config, path, HEAD_READ, r->arena[ARENA_PARAM], r->eval_state, NULL);
+    return pretrained_read(&map, config, path, HEAD_READ, r->arena[ARENA_PARAM], r->eval_running, NULL);
 }
 
 static Status logits_write(Replica *r, const Batch *batch, const char *out)
