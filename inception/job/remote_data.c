@@ -6,12 +6,12 @@
 #include "inception/job/notes.h"
 #include "inception/options/settle.h"
 #include "kernels/base/clock.h"
-#include "towers/away/run_store.h"
 #include "towers/data/remote/remote_fetch.h"
 #include "towers/data/remote/remote_view.h"
 #include "towers/data/shards/sidecar.h"
 #include "towers/files/json.h"
 #include "towers/remote/room.h"
+#include "towers/run_store/run_store.h"
 #include "towers/train/summary.h"
 
 /* ---- progress: one line on a terminal; elsewhere a line at each tenth */

@@ -5,7 +5,7 @@
 #include "inception/job/run_argument.h"
 #include "inception/options/settle.h"
 #include "kernels/base/clock.h"
-#include "towers/away/bring.h"
+#include "towers/run_store/bring.h"
 
 typedef struct RunShown {
     const Options *options;

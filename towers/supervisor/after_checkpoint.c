@@ -8,7 +8,7 @@
 #include "kernels/base/pause.h"
 #include "kernels/base/place.h"
 #include "nccl_sync/hosts/control.h"
-#include "towers/away/upload.h"
+#include "towers/run_store/upload.h"
 #include "towers/supervisor/stop_signals.h"
 #include "towers/train/outcome.h"
 

@@ -5,7 +5,7 @@
  * supervisor has gone, however it ended, that process ends the command's process group.
  *
  * --upload is the same with a process of this program in place of the command, which copies the run to an object store
- * (towers/away/upload.h). */
+ * (towers/run_store/upload.h). */
 #pragma once
 
 #include "towers/replica/job.h"

@@ -1,5 +1,5 @@
 /* Copying a run into an object store; see upload.h. */
-#include "towers/away/upload.h"
+#include "towers/run_store/upload.h"
 
 #include "kernels/base/open.h"
 #include "kernels/base/place.h"

@@ -1,7 +1,7 @@
 /* Bringing a run from an object store to this machine, so that it goes on here. */
 #pragma once
 
-#include "towers/away/run_store.h"
+#include "towers/run_store/run_store.h"
 
 typedef struct BroughtRun {
     bool here;    /* the directory has the run already, at least as far: nothing was brought */

@@ -1,5 +1,5 @@
 /* Bringing a run from an object store; see bring.h. */
-#include "towers/away/bring.h"
+#include "towers/run_store/bring.h"
 
 #include "kernels/base/open.h"
 #include "kernels/base/place.h"

@@ -1,7 +1,7 @@
 /* Copying a run into an object store, which may go on while the run does. */
 #pragma once
 
-#include "towers/away/run_store.h"
+#include "towers/run_store/run_store.h"
 
 typedef struct UploadWatch {
     void (*progress)(void *context, int64_t sent, int64_t all); /* bytes; NULL is fine */

@@ -1,5 +1,5 @@
 /* The place of a run in an object store; see run_store.h. */
-#include "towers/away/run_store.h"
+#include "towers/run_store/run_store.h"
 
 #include <openssl/rand.h>
 #include <sys/mman.h>
