@@ -3,7 +3,7 @@
  * Along an axis with stride s, tap k of output i reads input i s + k - pad. Packed x has s *phases*: position u of phase p
  * is input u s + p - pad, so tap k of output i is position i + k / s of phase k mod s: a fixed shift. Positions outside the
  * image are packed as zeros, and skipped where a tile may skip them.
- * A block is some pairs of images, or some rows of one pair. If dw is large, the whole team packs a block and then
+ * A block is some image groups (wgrad.h), or some rows of one. If dw is large, the whole team packs a block and then
  * multiplies it, each thread taking tiles of dw. With few large blocks, sums are long, and dw is rarely read, written and
  * synchronized; panels of dy then come from L3, once for every panel of x and tap, which costs vectors less than that,
  * but is too slow for the tiles of AMX. If dw is small, blocks are small, too, and are assigned to SLICES by
@@ -31,17 +31,17 @@ typedef struct Wgrad {
     WgradAxis h, w;
     int images, ins, outs;
     int64_t x_pitch, dy_pitch;
-    int pairs, rows; /* of a block, at most */
-    int slices;      /* 0 if the whole team computes each block */
+    int groups, rows; /* of a block, at most */
+    int slices;       /* 0 if the whole team computes each block */
     int threads;
     int x_panels, dy_panels;
     int32_t *x_first, *dy_first; /* see WgradPanels */
 } Wgrad;
 
-/* Pairs of images `pair` and following, output rows `row` and following. */
+/* Image groups `group` and following, output rows `row` and following. */
 typedef struct WgradBlock {
     const Wgrad *wgrad;
-    int pair, pairs, row, rows;
+    int group, groups, row, rows;
     const char *x, *dy;
     WgradPanels x_panels, dy_panels;
     float *dw;
@@ -67,13 +67,13 @@ static int block_x_rows(const Wgrad *g, int rows)
     return rows + g->h.spread;
 }
 
-/* Pixels of dy of one pair: with rows of outputs, they stand in rows as wide as those of x. */
-static int64_t pair_dy_pixels(const Wgrad *g, int rows)
+/* Pixels of dy of one group: with rows of outputs, they stand in rows as wide as those of x. */
+static int64_t group_dy_pixels(const Wgrad *g, int rows)
 {
     return g->code->pack_rows ? rounded_up((int64_t)rows * positions(g), g->code->step) : (int64_t)rows * g->w.out;
 }
 
-static int64_t pair_x_pixels(const Wgrad *g, int rows)
+static int64_t group_x_pixels(const Wgrad *g, int rows)
 {
     return (int64_t)g->h.phases * g->w.phases * block_x_rows(g, rows) * positions(g);
 }
@@ -84,24 +84,24 @@ static int tail_pixels(const Wgrad *g)
     return g->code->step - 1 + (g->code->pack_rows ? g->w.spread : 0);
 }
 
-static int64_t block_x_pixels(const Wgrad *g, int pairs, int rows)
+static int64_t block_x_pixels(const Wgrad *g, int groups, int rows)
 {
-    return pairs * pair_x_pixels(g, rows) + tail_pixels(g);
+    return groups * group_x_pixels(g, rows) + tail_pixels(g);
 }
 
-static size_t x_bytes(const Wgrad *g, int pairs, int rows)
+static size_t x_bytes(const Wgrad *g, int groups, int rows)
 {
-    return (size_t)(block_x_pixels(g, pairs, rows) * g->x_first[g->x_panels]) * sizeof(uint32_t);
+    return (size_t)(block_x_pixels(g, groups, rows) * g->x_first[g->x_panels]) * sizeof(uint32_t);
 }
 
-static size_t dy_bytes(const Wgrad *g, int pairs, int rows)
+static size_t dy_bytes(const Wgrad *g, int groups, int rows)
 {
-    return (size_t)(pairs * pair_dy_pixels(g, rows) * g->dy_first[g->dy_panels]) * sizeof(uint32_t);
+    return (size_t)(groups * group_dy_pixels(g, rows) * g->dy_first[g->dy_panels]) * sizeof(uint32_t);
 }
 
-static bool block_fits(const Wgrad *g, int pairs, int rows, size_t most_x, size_t most_dy)
+static bool block_fits(const Wgrad *g, int groups, int rows, size_t most_x, size_t most_dy)
 {
-    return x_bytes(g, pairs, rows) <= most_x && dy_bytes(g, pairs, rows) <= most_dy;
+    return x_bytes(g, groups, rows) <= most_x && dy_bytes(g, groups, rows) <= most_dy;
 }
 
 /* The size of blocks of about equal size, at most `most`. */
@@ -111,7 +111,7 @@ static int even_share(int whole, int most)
     return (whole + blocks - 1) / blocks;
 }
 
-static int all_pairs(const Wgrad *g)
+static int image_groups(const Wgrad *g)
 {
     return (g->images + g->code->images - 1) / g->code->images;
 }
@@ -121,7 +121,7 @@ static int64_t dw_count(const Wgrad *g)
     return (int64_t)g->outs * g->h.taps * g->w.taps * g->ins;
 }
 
-/* Blocks of one pair, or one: pairs are not cut if there are several in a block. */
+/* Blocks of one group, or one: groups are not cut if there are several in a block. */
 static int blocks_down(const Wgrad *g)
 {
     return (g->h.out + g->rows - 1) / g->rows;
@@ -129,7 +129,7 @@ static int blocks_down(const Wgrad *g)
 
 static int64_t blocks_of(const Wgrad *g)
 {
-    return (int64_t)((all_pairs(g) + g->pairs - 1) / g->pairs) * blocks_down(g);
+    return (int64_t)((image_groups(g) + g->groups - 1) / g->groups) * blocks_down(g);
 }
 
 /* Panels of `most` vectors of 16 channels or fewer, about equal. */
@@ -173,11 +173,11 @@ Status wgrad_create(const WgradCode *code, const ConvProblem *p, int threads, vo
         TRY_OUT(FAIL(ERR_MEMORY, "no memory for the weight gradient of '%s'", p->call->name));
     bool small = dw_count(g) * (int64_t)sizeof(float) <= SMALL_DW_BYTES;
     size_t most_x = small ? OWN_BLOCK_BYTES : WGRAD_BLOCK_BYTES, most_dy = small ? OWN_BLOCK_BYTES : code->dy_bytes;
-    int all = all_pairs(g), pairs = 1, rows = g->h.out;
+    int all = image_groups(g), groups = 1, rows = g->h.out;
     while (rows > 1 && !block_fits(g, 1, rows, most_x, most_dy)) rows--;
-    while (rows == g->h.out && pairs < all && block_fits(g, pairs + 1, rows, most_x, most_dy)) pairs++;
+    while (rows == g->h.out && groups < all && block_fits(g, groups + 1, rows, most_x, most_dy)) groups++;
     g->rows = even_share(g->h.out, rows);
-    g->pairs = even_share(all, pairs);
+    g->groups = even_share(all, groups);
     g->slices = small ? (int)smaller(SLICES, blocks_of(g)) : 0;
     *plan = g;
     g = NULL;
@@ -188,8 +188,8 @@ out:
 
 static size_t block_bytes(const Wgrad *g)
 {
-    return align_up(x_bytes(g, g->pairs, g->rows), CPU_ALIGNMENT) +
-           align_up(dy_bytes(g, g->pairs, g->rows), CPU_ALIGNMENT);
+    return align_up(x_bytes(g, g->groups, g->rows), CPU_ALIGNMENT) +
+           align_up(dy_bytes(g, g->groups, g->rows), CPU_ALIGNMENT);
 }
 
 /* Bytes of one slice's partial sum. Slice 0 accumulates directly into dw. */
@@ -220,11 +220,11 @@ static int64_t element_bytes(const Wgrad *g)
     return (int64_t)sizeof(uint32_t) / g->code->images;
 }
 
-/* Element `at` of the images of a pair, each of `image` elements. */
-static WgradRow row_of(const Wgrad *g, const char *base, int pair, int64_t image, int64_t at)
+/* Element `at` of the images of a group, each of `image` elements. */
+static WgradRow row_of(const Wgrad *g, const char *base, int group, int64_t image, int64_t at)
 {
-    bool single = g->code->images == 1 || 2 * pair + 1 == g->images;
-    const char *even = base + (g->code->images * pair * image + at) * element_bytes(g);
+    bool single = g->code->images == 1 || 2 * group + 1 == g->images;
+    const char *even = base + (g->code->images * group * image + at) * element_bytes(g);
     return (WgradRow){.even = even, .odd = single ? even : even + image * element_bytes(g), .single = single};
 }
 
@@ -247,28 +247,28 @@ static void phase_pack(const Wgrad *g, const WgradPanels *panels, int64_t at, co
     zeros_pack(panels, at + hi, positions(g) - hi);
 }
 
-/* Unit `unit` of a block's x: a row of a phase of a pair. */
+/* Unit `unit` of a block's x: a row of a phase of a group. */
 static void x_row_pack(const WgradBlock *block, int64_t unit)
 {
     const Wgrad *g = block->wgrad;
     int rows = block_x_rows(g, block->rows), u = (int)(unit % rows), phases = (int)(unit / rows);
     int phase_w = phases % g->w.phases, phase_h = phases / g->w.phases % g->h.phases;
-    int pair = phases / g->w.phases / g->h.phases, h = (block->row + u) * g->h.stride + phase_h - g->h.pad;
+    int group = phases / g->w.phases / g->h.phases, h = (block->row + u) * g->h.stride + phase_h - g->h.pad;
     int64_t at = unit * positions(g), line = (int64_t)g->w.in * g->x_pitch;
     if (h < 0 || h >= g->h.in) {
         zeros_pack(&block->x_panels, at, positions(g));
         return;
     }
-    WgradRow row = row_of(g, block->x, block->pair + pair, g->h.in * line, h * line);
+    WgradRow row = row_of(g, block->x, block->group + group, g->h.in * line, h * line);
     phase_pack(g, &block->x_panels, at, &row, phase_w);
 }
 
 static void dy_row_pack(const WgradBlock *block, int64_t unit)
 {
     const Wgrad *g = block->wgrad;
-    int pair = (int)(unit / block->rows), r = (int)(unit % block->rows), width = g->w.out;
+    int group = (int)(unit / block->rows), r = (int)(unit % block->rows), width = g->w.out;
     int64_t line = width * g->dy_pitch;
-    WgradRow row = row_of(g, block->dy, block->pair + pair, g->h.out * line, (block->row + r) * line);
+    WgradRow row = row_of(g, block->dy, block->group + group, g->h.out * line, (block->row + r) * line);
     row.pixels = width;
     row.step = g->dy_pitch;
     row.channels = g->outs;
@@ -276,8 +276,8 @@ static void dy_row_pack(const WgradBlock *block, int64_t unit)
         g->code->pack(&block->dy_panels, unit * width, &row);
         return;
     }
-    int64_t at = pair * pair_dy_pixels(g, block->rows) + (int64_t)r * positions(g);
-    int64_t end = r + 1 < block->rows ? at + positions(g) : (pair + 1) * pair_dy_pixels(g, block->rows);
+    int64_t at = group * group_dy_pixels(g, block->rows) + (int64_t)r * positions(g);
+    int64_t end = r + 1 < block->rows ? at + positions(g) : (group + 1) * group_dy_pixels(g, block->rows);
     row.positions = end - at;
     g->code->pack_rows(&block->dy_panels, at, &row);
 }
@@ -285,7 +285,7 @@ static void dy_row_pack(const WgradBlock *block, int64_t unit)
 static int64_t x_units(const WgradBlock *block)
 {
     const Wgrad *g = block->wgrad;
-    return (int64_t)block->pairs * g->h.phases * g->w.phases * block_x_rows(g, block->rows);
+    return (int64_t)block->groups * g->h.phases * g->w.phases * block_x_rows(g, block->rows);
 }
 
 static void unit_pack(const WgradBlock *block, int64_t unit)
@@ -324,9 +324,9 @@ static void tile_join(WgradTile *tile)
         tile->columns *= tile->rows;
         tile->rows = 1;
     }
-    if (tile->rows == 1 && tile->x_pair == tile->columns * words && tile->dy_pair == tile->columns * WGRAD_LANES) {
-        tile->columns *= tile->pairs;
-        tile->pairs = 1;
+    if (tile->rows == 1 && tile->x_group == tile->columns * words && tile->dy_group == tile->columns * WGRAD_LANES) {
+        tile->columns *= tile->groups;
+        tile->groups = 1;
     }
 }
 
@@ -344,10 +344,10 @@ static WgradTile tile_at(const WgradBlock *block, int panel, int tap)
     }
     int64_t x_at = (phase * image_rows + top - block->row + r / g->h.stride) * width + left + s / g->w.stride;
     int64_t dy_at = (int64_t)(top - block->row) * g->w.out + left;
-    WgradTile tile = {.pairs = block->pairs,
+    WgradTile tile = {.groups = block->groups,
                       .rows = bottom - top,
                       .columns = right - left,
-                      .x_pair = pair_x_pixels(g, block->rows) * words,
+                      .x_group = group_x_pixels(g, block->rows) * words,
                       .x_row = (int64_t)width * words,
                       .vectors = words / WGRAD_LANES,
                       .ins = g->ins - first < words ? g->ins - first : words,
@@ -355,13 +355,13 @@ static WgradTile tile_at(const WgradBlock *block, int panel, int tap)
                       .add = block->add};
     tile.x = block->x_panels.words + first * block->x_panels.pixels + x_at * words;
     tile.dy_panel = WGRAD_LANES * block->dy_panels.pixels;
-    tile.dy_pair = pair_dy_pixels(g, block->rows) * WGRAD_LANES;
+    tile.dy_group = group_dy_pixels(g, block->rows) * WGRAD_LANES;
     tile.dy_row = (int64_t)g->w.out * WGRAD_LANES;
     tile.dw = block->dw + (int64_t)tap * g->ins + first;
     tile.dy = block->dy_panels.words + dy_at * WGRAD_LANES;
     if (g->code->pack_rows) {
         tile.rows = 1;
-        tile.columns = pair_dy_pixels(g, block->rows);
+        tile.columns = group_dy_pixels(g, block->rows);
         tile.dy = block->dy_panels.words;
     }
     tile_join(&tile);
@@ -407,21 +407,21 @@ static WgradBlock block_at(const WgradRun *run, int64_t index, char *memory)
     const Wgrad *g = run->g;
     WgradBlock block = {
         .wgrad = g, .x = run->x, .dy = run->dy, .dw = run->dw, .tasks_out = 1, .task_tiles = tiles_out(g)};
-    block.pair = (int)(index / blocks_down(g)) * g->pairs;
+    block.group = (int)(index / blocks_down(g)) * g->groups;
     block.row = (int)(index % blocks_down(g)) * g->rows;
-    block.pairs = (int)smaller(g->pairs, all_pairs(g) - block.pair);
+    block.groups = (int)smaller(g->groups, image_groups(g) - block.group);
     block.rows = (int)smaller(g->rows, g->h.out - block.row);
     block.x_panels =
-        (WgradPanels){(uint32_t *)(void *)memory, block_x_pixels(g, block.pairs, block.rows), g->x_first, g->x_panels};
-    memory += align_up(x_bytes(g, g->pairs, g->rows), CPU_ALIGNMENT);
-    block.dy_panels = (WgradPanels){(uint32_t *)(void *)memory, block.pairs * pair_dy_pixels(g, block.rows),
+        (WgradPanels){(uint32_t *)(void *)memory, block_x_pixels(g, block.groups, block.rows), g->x_first, g->x_panels};
+    memory += align_up(x_bytes(g, g->groups, g->rows), CPU_ALIGNMENT);
+    block.dy_panels = (WgradPanels){(uint32_t *)(void *)memory, block.groups * group_dy_pixels(g, block.rows),
                                     g->dy_first, g->dy_panels};
     return block;
 }
 
 static int64_t units_of(const WgradBlock *block)
 {
-    return x_units(block) + (int64_t)block->pairs * block->rows;
+    return x_units(block) + (int64_t)block->groups * block->rows;
 }
 
 static int64_t tasks_of(const WgradBlock *block)

@@ -1,10 +1,10 @@
 /* Weight gradients of convolutions by our own kernel: dw[o][r][s][c] = sum over n,h,w of dy[n,h,w,o] x[n,h',w',c].
  *
  * Processors multiply bf16 in pairs along the sum. This code pairs equal pixels of two images, which no shift, stride or
- * padding of the window separates; such a pair is a *word* of 32 bits. Blocks of words are packed into panels (wgrad_pack.c)
- * and multiplied by tiles of dw that stay in registers, with the instructions of AVX512-BF16 (wgrad_avx512.c) or of AMX
- * (wgrad_amx.c). In f32 a word is a float, and every image stands alone (wgrad_pack_f32.h, wgrad_avx512.c, wgrad_f32_kernel.h):
- * "pairs" are single images there. Sums are f32 in an order that depends on the shape alone: results are equal to the bit for
+ * padding of the window separates; such a pair is a *word* of 32 bits, and the two are an *image group*. Blocks of words are
+ * packed into panels (wgrad_pack.c) and multiplied by tiles of dw that stay in registers, with the instructions of AVX512-BF16
+ * (wgrad_avx512.c) or of AMX (wgrad_amx.c). In f32 a word is a float, and a group is one image (wgrad_pack_f32.h,
+ * wgrad_avx512.c, wgrad_f32_kernel.h). Sums are f32 in an order that depends on the shape alone: results are equal to the bit for
  * any number of threads. */
 #pragma once
 
@@ -17,13 +17,13 @@ enum {
     WGRAD_L2_BLOCK_BYTES = 1 << 20, /* of packed dy that is read from L2 */
 };
 
-/* A tile of dw, a sum over `pairs` x `rows` x `columns` pixels of panels of x and dy. */
+/* A tile of dw, a sum over `groups` x `rows` x `columns` pixels of panels of x and dy. */
 typedef struct WgradTile {
     const uint32_t *x, *dy;
-    int64_t pairs, rows, columns;
-    int64_t x_pair, x_row, dy_pair, dy_row; /* words from one to the next */
-    int64_t dy_panel;                       /* words from a panel of outputs to the next */
-    int vectors, outs, ins;                 /* vectors of x in a pixel; the part of the tile that exists */
+    int64_t groups, rows, columns;
+    int64_t x_group, x_row, dy_group, dy_row; /* words from one to the next */
+    int64_t dy_panel;                         /* words from a panel of outputs to the next */
+    int vectors, outs, ins;                   /* vectors of x in a pixel; the part of the tile that exists */
     float *dw;
     int64_t dw_out; /* floats from output to output */
     bool add;       /* to what dw holds */
@@ -99,8 +99,7 @@ void wgrad_pack_f32(const WgradPanels *panels, int64_t at, const WgradRow *row);
 
 /* ---- Winograd's algorithms: the code for a kind of processor (winograd_dw_kernel.h), as their driver (winograd_dw.c) calls it.
  *
- * A word is 32 bits here too: a pixel of two images in bf16 (a VNNI pair along the sum), of one image in f32. Images that share
- * words are an *image group*. */
+ * A word is 32 bits here too: a pixel of two images in bf16 (a VNNI pair along the sum), of one image in f32. */
 
 /* Some channels of a line of an image group. A line that does not exist reads zeros with a step of 0. */
 typedef struct PixelRow {

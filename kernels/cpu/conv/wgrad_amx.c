@@ -33,10 +33,10 @@ typedef struct TileConfig {
 TILES_CODE static void products_add(const WgradTile *tile, bool second_outs, bool second_ins)
 {
     const int64_t x_stride = (int64_t)tile->vectors * WGRAD_LANES * (int64_t)sizeof(uint32_t);
-    for (int64_t pair = 0; pair < tile->pairs; pair++)
+    for (int64_t group = 0; group < tile->groups; group++)
         for (int64_t k = 0; k < tile->columns; k += SIDE) {
-            const uint32_t *dy = tile->dy + pair * tile->dy_pair + k * WGRAD_LANES;
-            const uint32_t *x = tile->x + pair * tile->x_pair + k * tile->vectors * WGRAD_LANES;
+            const uint32_t *dy = tile->dy + group * tile->dy_group + k * WGRAD_LANES;
+            const uint32_t *x = tile->x + group * tile->x_group + k * tile->vectors * WGRAD_LANES;
             tile_load(4, dy, TILE_ROW_BYTES);
             tile_load(6, x, x_stride);
             tile_multiply(0, 4, 6);

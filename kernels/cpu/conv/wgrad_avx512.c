@@ -18,10 +18,11 @@ TILE_INLINE void half_run(Dtype dtype, const WgradTile *tile, int first, const i
 {
     GemmSums sum;
     gemm_begin(HALF, vectors, NULL, sum);
-    for (int64_t pair = 0; pair < tile->pairs; pair++)
+    for (int64_t group = 0; group < tile->groups; group++)
         for (int64_t row = 0; row < tile->rows; row++)
-            gemm_add(dtype, HALF, vectors, tile->dy + pair * tile->dy_pair + row * tile->dy_row + first, 1, WGRAD_LANES,
-                     tile->x + pair * tile->x_pair + row * tile->x_row, vectors * LANES, tile->columns, sum);
+            gemm_add(dtype, HALF, vectors, tile->dy + group * tile->dy_group + row * tile->dy_row + first, 1,
+                     WGRAD_LANES, tile->x + group * tile->x_group + row * tile->x_row, vectors * LANES, tile->columns,
+                     sum);
     gemm_store_part(HALF, vectors, sum, tile->dw + first * tile->dw_out, tile->dw_out, tile->outs - first, tile->ins,
                     tile->add);
 }

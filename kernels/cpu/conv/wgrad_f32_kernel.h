@@ -66,10 +66,10 @@ static void tile_run_f32(const WgradTile *tile)
     /* 48 inputs are parts of three vectors, 32 and 16 are parts of two. */
     const int vectors = tile->vectors == WGRAD_VECTORS ? 3 : 2;
     _Alignas(32) float sums[WGRAD_LANES * WGRAD_VECTORS * WGRAD_LANES] = {0};
-    for (int64_t pair = 0; pair < tile->pairs; pair++)
+    for (int64_t group = 0; group < tile->groups; group++)
         for (int64_t row = 0; row < tile->rows; row++) {
-            const uint32_t *x = tile->x + pair * tile->x_pair + row * tile->x_row;
-            const uint32_t *dy = tile->dy + pair * tile->dy_pair + row * tile->dy_row;
+            const uint32_t *x = tile->x + group * tile->x_group + row * tile->x_row;
+            const uint32_t *dy = tile->dy + group * tile->dy_group + row * tile->dy_row;
             (vectors == 3 ? row_of_3 : row_of_2)(tile, x, dy, sums);
         }
     tile_store(tile, vectors, sums);

@@ -344,7 +344,7 @@ static void point_multiply(const DwBlock *block, int64_t k, int64_t out, int64_t
     do { /* once for a line of one output, which has no tiles */
         WgradTile tile = {.x = x + at * width,
                           .dy = dy + at * LANES,
-                          .pairs = 1,
+                          .groups = 1,
                           .rows = 1,
                           .columns = smaller(chain, count - at),
                           .vectors = (int)(width / LANES),
