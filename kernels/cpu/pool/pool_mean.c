@@ -22,48 +22,48 @@ typedef struct MeanPlan {
 typedef struct MeanPool {
     const MeanPlan *plan;
     const Tensor *in, *acc, *out;
-    float *line; /* [threads][in.w * c] */
+    float *sums; /* [threads][in.w * c] */
 } MeanPool;
 
-/* line[n] (=, or += if not `begin`) weighted sum of up to three rows. */
-VECTOR_INLINE void line_rows(Dtype dtype, int rows, const void *const *row, const float *weight, bool begin,
-                             float *line, int64_t n)
+/* sums[n] (=, or += if not `begin`) weighted sum of up to three rows. */
+VECTOR_INLINE void sum_rows(Dtype dtype, int rows, const void *const *row, const float *weight, bool begin, float *sums,
+                            int64_t n)
 {
     const void *r[3] = {row[0], row[rows > 1 ? 1 : 0], row[rows > 2 ? 2 : 0]};
     float u[3] = {weight[0], weight[rows > 1 ? 1 : 0], weight[rows > 2 ? 2 : 0]};
     VECTOR_LOOP
     for (int64_t i = 0; i < n; i++) {
-        float sum = begin ? 0.0f : line[i];
+        float sum = begin ? 0.0f : sums[i];
         for (int k = 0; k < rows; k++) sum += u[k] * load(dtype, r[k], i);
-        line[i] = sum;
+        sums[i] = sum;
     }
 }
 
-CPU_CLONES static void pool_line(Dtype dtype, int rows, const void *const *row, const float *weight, bool begin,
-                                 float *line, int64_t n)
+CPU_CLONES static void pool_sum_rows(Dtype dtype, int rows, const void *const *row, const float *weight, bool begin,
+                                     float *sums, int64_t n)
 {
     if (rows == 3)
-        BY_DTYPE(dtype, line_rows, 3, row, weight, begin, line, n);
+        BY_DTYPE(dtype, sum_rows, 3, row, weight, begin, sums, n);
     else if (rows == 2)
-        BY_DTYPE(dtype, line_rows, 2, row, weight, begin, line, n);
+        BY_DTYPE(dtype, sum_rows, 2, row, weight, begin, sums, n);
     else
-        BY_DTYPE(dtype, line_rows, 1, row, weight, begin, line, n);
+        BY_DTYPE(dtype, sum_rows, 1, row, weight, begin, sums, n);
 }
 
-/* One output pixel: p sum of v[k] line[k * c + i], k < count (+ acc). */
-VECTOR_INLINE void mean_pixel(Dtype dtype, const float *line, int64_t count, int64_t c, const float *v, float p,
+/* One output pixel: p sum of v[k] sums[k * c + i], k < count (+ acc). */
+VECTOR_INLINE void mean_pixel(Dtype dtype, const float *sums, int64_t count, int64_t c, const float *v, float p,
                               const void *acc, void *out)
 {
     if (count == 3 && !acc) {
         float a = v[0] * p, b = v[1] * p, d = v[2] * p;
         VECTOR_LOOP
-        for (int64_t i = 0; i < c; i++) store(dtype, out, i, a * line[i] + b * line[c + i] + d * line[2 * c + i]);
+        for (int64_t i = 0; i < c; i++) store(dtype, out, i, a * sums[i] + b * sums[c + i] + d * sums[2 * c + i]);
         return;
     }
     if (count == 1 && !acc) {
         float a = v[0] * p;
         VECTOR_LOOP
-        for (int64_t i = 0; i < c; i++) store(dtype, out, i, a * line[i]);
+        for (int64_t i = 0; i < c; i++) store(dtype, out, i, a * sums[i]);
         return;
     }
     for (int64_t first = 0; first < c; first += BLOCK_ELEMENTS) {
@@ -72,7 +72,7 @@ VECTOR_INLINE void mean_pixel(Dtype dtype, const float *line, int64_t count, int
         for (int64_t i = 0; i < n; i++) sum[i] = 0;
         for (int64_t k = 0; k < count; k++) {
             VECTOR_LOOP
-            for (int64_t i = 0; i < n; i++) sum[i] += v[k] * line[k * c + first + i];
+            for (int64_t i = 0; i < n; i++) sum[i] += v[k] * sums[k * c + first + i];
         }
         VECTOR_LOOP
         for (int64_t i = 0; i < n; i++)
@@ -81,31 +81,31 @@ VECTOR_INLINE void mean_pixel(Dtype dtype, const float *line, int64_t count, int
 }
 
 /* The pixels of one output row. */
-VECTOR_INLINE void mean_row(Dtype dtype, const MeanTaps *taps, float row_weight, const float *line, int64_t pixels,
+VECTOR_INLINE void mean_row(Dtype dtype, const MeanTaps *taps, float row_weight, const float *sums, int64_t pixels,
                             int64_t c, const void *acc, int64_t acc_pitch, void *out, int64_t pitch)
 {
     int64_t bytes = dtype == DTYPE_F32 ? 4 : 2;
     for (int64_t j = 0; j < pixels; j++)
-        mean_pixel(dtype, line + taps->first[j] * c, taps->count[j], c, taps->of_source + taps->first[j],
+        mean_pixel(dtype, sums + taps->first[j] * c, taps->count[j], c, taps->of_source + taps->first[j],
                    row_weight * taps->of_target[j], acc ? (const char *)acc + j * acc_pitch * bytes : NULL,
                    (char *)out + j * pitch * bytes);
 }
 
-CPU_CLONES static void pool_mean_row(Dtype dtype, const MeanTaps *taps, float row_weight, const float *line,
+CPU_CLONES static void pool_mean_row(Dtype dtype, const MeanTaps *taps, float row_weight, const float *sums,
                                      int64_t pixels, int64_t c, const void *acc, int64_t acc_pitch, void *out,
                                      int64_t pitch)
 {
-    BY_DTYPE(dtype, mean_row, taps, row_weight, line, pixels, c, acc, acc_pitch, out, pitch);
+    BY_DTYPE(dtype, mean_row, taps, row_weight, sums, pixels, c, acc, acc_pitch, out, pitch);
 }
 
-/* Sum the input rows of output row i of an image into line[in.w * c]. */
-static void mean_line(const MeanPool *pool, int64_t image, int64_t i, float *line)
+/* Sum the input rows of output row i of an image into sums[in.w * c]. */
+static void mean_sum_rows(const MeanPool *pool, int64_t image, int64_t i, float *sums)
 {
     const MeanTaps *taps = &pool->plan->rows;
     const Tensor *in = pool->in;
     bool packed = tensor_is_packed(in);
     int64_t pieces = packed ? 1 : in->shape.w, n = packed ? (int64_t)in->shape.w * in->shape.c : in->shape.c;
-    if (taps->count[i] == 0) memset(line, 0, (size_t)in->shape.w * (size_t)in->shape.c * sizeof *line);
+    if (taps->count[i] == 0) memset(sums, 0, (size_t)in->shape.w * (size_t)in->shape.c * sizeof *sums);
     for (int64_t k = 0; k < taps->count[i]; k += 3) {
         int rows = (int)smaller(3, taps->count[i] - k);
         for (int64_t piece = 0; piece < pieces; piece++) {
@@ -113,7 +113,7 @@ static void mean_line(const MeanPool *pool, int64_t image, int64_t i, float *lin
             for (int r = 0; r < rows; r++)
                 row[r] = element_at(in, (((image * in->shape.h) + taps->first[i] + k + r) * in->shape.w + piece) *
                                             in->pitch);
-            pool_line(in->dtype, rows, row, taps->of_source + taps->first[i] + k, k == 0, line + piece * n, n);
+            pool_sum_rows(in->dtype, rows, row, taps->of_source + taps->first[i] + k, k == 0, sums + piece * n, n);
         }
     }
 }
@@ -123,11 +123,11 @@ static void mean_chunk(void *context, int64_t first, int64_t end)
 {
     const MeanPool *pool = context;
     const Tensor *out = pool->out, *acc = pool->acc;
-    float *line = pool->line + team_member() * (int64_t)pool->in->shape.w * pool->in->shape.c;
+    float *sums = pool->sums + team_member() * (int64_t)pool->in->shape.w * pool->in->shape.c;
     for (int64_t row = first; row < end; row++) {
         int64_t i = row % out->shape.h, pixel = row * out->shape.w;
-        mean_line(pool, row / out->shape.h, i, line);
-        pool_mean_row(out->dtype, &pool->plan->columns, pool->plan->rows.of_target[i], line, out->shape.w, out->shape.c,
+        mean_sum_rows(pool, row / out->shape.h, i, sums);
+        pool_mean_row(out->dtype, &pool->plan->columns, pool->plan->rows.of_target[i], sums, out->shape.w, out->shape.c,
                       acc ? optional_row(acc, pixel) : NULL, acc ? acc->pitch : 0, element_at(out, pixel * out->pitch),
                       out->pitch);
     }
