@@ -75,15 +75,23 @@ NODISCARD Status onnx_parse(const void *bytes, size_t count, const char *name, b
 void onnx_close(OnnxFile *file);
 /* The number of a name; 0 if the file has none. */
 int onnx_value(const OnnxFile *file, const char *name);
-/* Of a tensor in a node's attribute; the data is in the file. */
-NODISCARD Status onnx_tensor(const OnnxFile *file, Onnx__TensorProto *proto, OnnxTensor *tensor);
-double onnx_element(const OnnxTensor *tensor, int64_t at);
 
 bool onnx_type_is(const OnnxNode *node, const char *const *types); /* one of these, which end in NULL */
 const Onnx__AttributeProto *onnx_attribute(const OnnxNode *node, const char *name); /* NULL if there is none */
 int64_t onnx_int(const OnnxNode *node, const char *name, int64_t otherwise);
 double onnx_float(const OnnxNode *node, const char *name, double otherwise);
 bool onnx_text_is(const OnnxNode *node, const char *name, const char *text); /* also if it is left out and text is "" */
+
+/* ---- onnx_tensor.c */
+
+enum { ONNX_FILE_BYTES = INT32_MAX }; /* at most, of a file and of the elements of a tensor */
+
+const char *onnx_tensor_name(const Onnx__TensorProto *proto); /* "" if it has none */
+/* The numbers of a message, which are in it; those of a node's attribute always are. ERR_FORMAT if they are not as many as its dimensions say. */
+NODISCARD Status onnx_tensor(const OnnxFile *file, Onnx__TensorProto *proto, OnnxTensor *tensor);
+/* Moves the data of a tensor from another file into the message, as if it had always been there. ERR_FORMAT, ERR_MEMORY. */
+NODISCARD Status onnx_external_read(OnnxFile *file, Onnx__TensorProto *proto);
+double onnx_element(const OnnxTensor *tensor, int64_t at);
 
 /* A file is marked as a structure by this key of its metadata. */
 extern const char onnx_structure_key[];
