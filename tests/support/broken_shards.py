@@ -125,9 +125,14 @@ def tars():
         run("label", 3, "a.tar'.*sample 'a'.*" + why)
     for text, why in ((b"{", "is not JSON"), (b"[1]", "has no label"), (b"{}", "has no label"),
                       (b'{"label": "cat"}', "not an integer"), (b'{"label": 1.5}', "not an integer"),
+                      (b'{"label": 0, "label": 1}', "has a key twice"), (b'{"class": 0, "label": 1}', 'has two labels, "label" 1 and "class" 0'),
+                      (b'{"class": 0, "cls": 1}', 'has two labels, "cls" 1 and "class" 0'),
                       (b"[" * 100000, "is not JSON"), (b'{"label": 123456789012345678901234567890}', "is not JSON")):
         put("json", tar([member("a.png", png(image(1))), member("a.json", text)]), "a.tar")
         run("json", 3, "a.tar'.*sample 'a'.*" + why)
+    same = [member("%s.json" % name, b'{"class": %d, "label": %d, "cls": "a"}' % (label, label)) for label, name in enumerate("ab")]
+    put("json", tar([pair("a", 0)[0], same[0], pair("b", 1)[0], same[1]]), "a.tar")
+    run("json", 0, "classes: 2", arguments=())
     put("joined", whole + whole, "a.tar")
     run("joined", 3, "expected zeros after the end of the tar")
     put("nothing", tar([]), "a.tar")
@@ -235,6 +240,8 @@ def tfrecords():
     reports(records(photo(1, image__encoded=[png(image(0)), png(image(1))]), photo(1, 1)), "p0.png, offset 12 has several images", 3, "check")
     reports(records(photo(b"1")), "record 0 .*no label")
     reports(records(photo([1, 2])), "record 0 .*several labels")
+    reports(records(dict(photo(1), label=2)), "record 0 .*several labels, 1 as image/class/label and another as label")
+    reports(records(*[dict(photo(1 + i % 2, i), label=1 + i % 2) for i in range(4)]), "training: 2 images", 0)
     reports(records(photo(-1)), "record 0 .*label from 0 to 1048575, found -1")
     reports(records(photo(1 << 40)), "record 0 .*found 1099511627776")
     reports(record(b""), "record 0 .*no image")
@@ -322,6 +329,10 @@ def mds():
         reports(why, text=text)
     for changed, row, why in (({"image": ("png", None), "label": ("str", None)}, {"label": b"1"}, "column 'label' is str: .*Columns of integers: none"),
                               ({"image": ("png", None), "a": ("int", 8), "b": ("int", 8)}, {"a": b"12345678", "b": b"12345678"}, "no column of labels: .*'a' .int., 'b' .int."),
+                              ({"class": ("int", 8), "image": ("png", None), "y": ("int8", 1)}, {"class": b"12345678", "y": b"1"},
+                               "several columns of labels, 'class' .int. and 'y' .int8., .*name that one 'label'"),
+                              ({"img": ("png", None), "label": ("int", 8), "x": ("jpeg", None)}, {"img": b"1", "x": b"2"},
+                               "several columns of images, 'img' .png. and 'x' .jpeg., .*name that one 'image'"),
                               ({"image": ("pkl", None), "label": ("int", 8)}, {}, "no column of images"),
                               ({"photo": ("bytes", None), "label": ("int", 8)}, {"photo": b"x"}, "no column of images"),
                               ({"image": ("png", None), "label": ("int", 4)}, {"label": b"1234"}, "'label' is int of size 4"),
@@ -330,6 +341,11 @@ def mds():
                               ({"image": ("ndarray:uint8:24,24,1", 576), "label": ("int", 8)}, {"image": b"1" * 576}, "no column of images")):
         reports(why, columns=changed, rows=[dict(r, **row) for r in rows])
     reports("MDS shards.*training: 2 images", 0, columns={"x": ("bytes", None), "y": ("uint8", 1)}, rows=[{"x": r["image"], "y": r["label"][:1]} for r in rows])
+    both = {"class": ("int8", 1), "image": ("png", None), "img": ("png", None), "label": ("int", 8), "target": ("str", None), "y": ("int8", 1)}
+    reports("training: 2 images.*labels are the column 'label'; 'y' .int8. is not used.*0 +1 +1 .*1 +1 +1 ", 0, columns=both,
+            rows=[dict(r, **{"class": b"\7", "img": b"x", "target": b"ant", "y": b"\7"}) for r in rows])
+    reports("labels are the column 'class'; 'label' .str. is not used", 0, columns={"class": ("int", 8), "image": ("png", None), "label": ("str", None)},
+            rows=[{"class": r["label"], "image": r["image"], "label": b"ant"} for r in rows])
     reports("label from 0 to 1048575, found 9223372036854775807", columns={"x": ("bytes", None), "y": ("uint64", 8)}, rows=[{"x": b"x", "y": b"\xff" * 8}])
 
 

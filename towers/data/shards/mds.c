@@ -70,22 +70,39 @@ static bool is_one_of(const char *name, const char *const *names)
 static const char *const image_names[] = {"image", "img", "x", "jpg", "jpeg", "png", NULL};
 static const char *const label_names[] = {"label", "y", "cls", "class", "target", NULL};
 
-/* The column by name among those that could be it, else the only one. *other: one with such a name that cannot be it. */
-static int column_choose(const Mds *m, bool image, int *other)
+static bool can_be(const Column *c, bool image, bool named)
 {
+    return image ? c->is_image || c->is_pixels || (c->is_bytes && named) : c->int_bytes > 0;
+}
+
+/* Which column is the image, or the label. */
+typedef struct Choice {
+    int column;  /* the one with the first of the names, else the only one with another, else the only one; or NONE */
+    int also;    /* one with such a name that could be it as well, or NONE */
+    int cannot;  /* one with such a name that cannot be it, or NONE */
+    bool is_one; /* the column has such a name, and there is no doubt that it is meant */
+} Choice;
+
+static Choice column_choose(const Mds *m, bool image)
+{
+    const char *const *names = image ? image_names : label_names;
+    Choice made = {NONE, NONE, NONE, false};
     int only = NONE, count = 0;
-    *other = NONE;
+    bool first = false;
     for (int i = 0; i < m->columns; i++) {
         const Column *c = &m->column[i];
-        bool named = is_one_of(c->name, image ? image_names : label_names);
-        bool can = image ? c->is_image || c->is_pixels || (c->is_bytes && named) : c->int_bytes > 0;
-        if (named && can) return i;
-        if (named) *other = i;
-        if (!can) continue;
-        only = i;
-        count++;
+        bool named = is_one_of(c->name, names), can = can_be(c, image, named);
+        if (named && !can) made.cannot = i;
+        if (can && !named) only = i, count++;
+        if (!can || !named) continue;
+        bool before = !strcmp(c->name, *names);
+        if (made.column != NONE) made.also = before ? made.column : i;
+        if (made.column == NONE || before) made.column = i;
+        first = first || before;
     }
-    return count == 1 ? only : NONE;
+    made.is_one = made.column != NONE && (first || made.also == NONE);
+    if (made.column == NONE && count == 1) made.column = only;
+    return made;
 }
 
 /* "'id' (int), 'size' (int32)" */
@@ -114,12 +131,30 @@ static Status label_refuse(const Mds *m, int named)
                 m->list->path, text);
 }
 
-/* A name that says nothing about labels is worth a note. */
-static Status label_note(const Mds *m)
+/* What was chosen among several columns, or by a name that says nothing about labels, is worth a note. */
+static Status label_note(const Mds *m, const Choice *label)
 {
-    char note[256];
-    snprintf(note, sizeof note, "labels are the column '%.100s', the only one of integers", m->column[m->label].name);
-    return index_note_set(&m->list->found, note);
+    char note[320];
+    int other = label->also != NONE ? label->also : label->cannot;
+    const char *name = m->column[m->label].name;
+    if (!label->is_one)
+        snprintf(note, sizeof note, "labels are the column '%.100s', the only one of integers", name);
+    else if (other != NONE)
+        snprintf(note, sizeof note, "labels are the column '%.100s'; '%.100s' (%.20s) is not used", name,
+                 m->column[other].name, m->column[other].encoding);
+    return label->is_one && other == NONE ? OK : index_note_set(&m->list->found, note);
+}
+
+/* Names that say the same of several columns. */
+static Status which_refuse(const Mds *m, const Choice *made, bool image)
+{
+    const Column *one = &m->column[made->column], *other = &m->column[made->also];
+    const char *what = image ? "images" : "labels", *name = image ? *image_names : *label_names;
+    return FAIL(
+        ERR_FORMAT,
+        "'%s' has several columns of %s, '%s' (%s) and '%s' (%s), and it does not say which is meant: name that "
+        "one '%s'",
+        m->list->path, what, one->name, one->encoding, other->name, other->encoding, name);
 }
 
 static Status columns_parse(Mds *m)
@@ -151,16 +186,17 @@ static Status columns_parse(Mds *m)
                         m->list->path, c->name, encoding, c->size);
     }
     m->columns = (int)count;
-    int other;
-    m->image = column_choose(m, true, &other);
+    const Choice image = column_choose(m, true), label = column_choose(m, false);
+    m->image = image.column;
+    m->label = label.column;
     if (m->image == NONE)
         return FAIL(ERR_FORMAT,
                     "'%s' has no column of images: expected jpeg, png, bytes named \"image\", or ndarray:uint8:H,W,3",
                     m->list->path);
-    m->label = column_choose(m, false, &other);
-    bool named = m->label != NONE && is_one_of(m->column[m->label].name, label_names);
-    if (m->label == NONE || (!named && other != NONE)) return label_refuse(m, other);
-    return named ? OK : label_note(m);
+    if (image.also != NONE && !image.is_one) return which_refuse(m, &image, true);
+    if (label.also != NONE && !label.is_one) return which_refuse(m, &label, false);
+    if (m->label == NONE || (!label.is_one && label.cannot != NONE)) return label_refuse(m, label.cannot);
+    return label_note(m, &label);
 }
 
 /* ---- one shard */

@@ -451,7 +451,7 @@ static void request_key(Request *r, bool instead)
     const char *path = full ? full : r->config->path; /* a list may be of any length */
     XXH128_hash_t of_path = XXH3_128bits(path, strlen(path));
     int n = snprintf(text, sizeof text, "shards %d\n%s\n%016" PRIx64 "%016" PRIx64 "\n%d %d %d %d %d %d %.17g",
-                     9 + list, here, (uint64_t)of_path.high64, (uint64_t)of_path.low64, (int)r->split, instead,
+                     11 + list, here, (uint64_t)of_path.high64, (uint64_t)of_path.low64, (int)r->split, instead,
                      (int)r->config->label_base, (int)r->config->rule, r->config->partial,
                      shard_class_files(r->config->path), r->config->val_split);
     free(full);

@@ -73,29 +73,53 @@ static Status cls_read(const Tar *t, const TarSample *sample, const TarMember *m
     return OK;
 }
 
-static Status json_read(const Tar *t, const TarSample *sample, const TarMember *m, int64_t *label)
+/* The label by the first of its keys; *differs: another key of the object with another number, or NULL. */
+static const json_t *json_label(const json_t *root, const char **key, const char **differs)
 {
     static const char *const keys[] = {"label", "cls", "class"};
+    const json_t *label = NULL;
+    *key = *differs = NULL;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const json_t *value = json_object_get(root, keys[i]);
+        if (!label) label = value, *key = keys[i];
+        if (json_is_integer(label) && json_is_integer(value) && !json_equal(label, value)) *differs = keys[i];
+    }
+    return label;
+}
+
+static Status json_read(const Tar *t, const TarSample *sample, const TarMember *m, int64_t *label)
+{
     Status st = OK;
-    json_error_t why;
+    json_error_t why = {.line = 0};
+    const char *key, *differs;
     if (m->bytes > JSON_BYTES)
         return FAIL(ERR_FORMAT,
                     "'%s': sample '%s': its .json at offset %" PRIu64 " has %" PRIu64 " bytes: expected at most %d",
                     t->list->path, sample->key, m->offset, m->bytes, JSON_BYTES);
     char *text = malloc((size_t)m->bytes + 1);
     if (!text) return FAIL(ERR_MEMORY, "no memory for %" PRIu64 " bytes of JSON", m->bytes);
-    json_t *root = NULL, *value = NULL;
+    json_t *root = NULL;
     TRY_OUT(file_pread(t->fd, t->list->path, m->offset, text, (size_t)m->bytes));
-    root = json_loadb(text, (size_t)m->bytes, 0, &why);
-    for (size_t i = 0; i < sizeof keys / sizeof *keys && !value; i++) value = json_object_get(root, keys[i]);
+    root = json_loadb(text, (size_t)m->bytes, JSON_REJECT_DUPLICATES, &why);
+    bool twice = !root && json_error_code(&why) == json_error_duplicate_key;
+    const json_t *value = json_label(root, &key, &differs);
     if (!json_is_integer(value)) {
         st = FAIL(ERR_FORMAT,
                   "'%s': sample '%s': its .json at offset %" PRIu64 " %s: expected an object with an "
                   "integer \"label\" (or a .cls beside it)",
                   t->list->path, sample->key, m->offset,
-                  !root   ? "is not JSON"
+                  twice   ? "has a key twice"
+                  : !root ? "is not JSON"
                   : value ? "has a label that is not an integer"
                           : "has no label");
+        goto out;
+    }
+    if (differs) {
+        st = FAIL(ERR_FORMAT,
+                  "'%s': sample '%s': its .json at offset %" PRIu64 " has two labels, \"%s\" %" JSON_INTEGER_FORMAT
+                  " and \"%s\" %" JSON_INTEGER_FORMAT ": write the one that is meant into a .cls beside it",
+                  t->list->path, sample->key, m->offset, key, json_integer_value(value), differs,
+                  json_integer_value(json_object_get(root, differs)));
         goto out;
     }
     *label = json_integer_value(value);

@@ -93,12 +93,29 @@ typedef struct Records {
     ExampleBytes example;
 } Records;
 
+/* The keys of both writers may be there, but not with two labels. */
+static Status label_read(Records *r, const Feature *found, int64_t *label)
+{
+    int64_t other;
+    int labels, others;
+    TRY(feature_ints(&r->example, feature_either(found, KEY_LABEL), label, 1, &labels));
+    if (labels != 1)
+        return FAIL(ERR_FORMAT, "%s has %s: expected one integer image/class/label or label in its tf.Example",
+                    r->where, labels ? "several labels" : "no label");
+    TRY(feature_ints(&r->example, &found[KEY_LABEL_TFDS], &other, 1, &others));
+    return others == 0 || (others == 1 && other == *label)
+               ? OK
+               : FAIL(ERR_FORMAT,
+                      "%s has several labels, %" PRId64 " as image/class/label and another as label: expected one of "
+                      "them, or equal ones",
+                      r->where, *label);
+}
+
 static Status record_take(Records *r, uint64_t at, uint64_t bytes, uint32_t crc)
 {
     ExampleBytes *e = &r->example;
     Feature found[KEYS_LISTED];
     int64_t label = 0;
-    int labels;
     char name[EXAMPLE_TEXT], text[EXAMPLE_TEXT];
     e->base = at;
     e->size = bytes;
@@ -107,10 +124,7 @@ static Status record_take(Records *r, uint64_t at, uint64_t bytes, uint32_t crc)
     if (feature_either(found, KEY_IMAGE)->kind != FEATURE_BYTES)
         return FAIL(ERR_FORMAT, "%s has no image: expected the bytes image/encoded or image in its tf.Example",
                     r->where);
-    TRY(feature_ints(e, feature_either(found, KEY_LABEL), &label, 1, &labels));
-    if (labels != 1)
-        return FAIL(ERR_FORMAT, "%s has %s: expected one integer image/class/label or label in its tf.Example",
-                    r->where, labels ? "several labels" : "no label");
+    TRY(label_read(r, found, &label));
     TRY(feature_text(e, feature_either(found, KEY_NAME), name));
     TRY(feature_text(e, &found[KEY_TEXT], text));
     if (!*name) snprintf(name, sizeof name, "record %" PRId64, r->number);
