@@ -62,6 +62,11 @@ done
 refused "--val-split" --data-path photos --fold 1/3 --val-split 0.1
 refused "--fold-group" --data-path photos --fold-group 1
 refused "has no such column" --data-path labeled --loss bce --fold 1/3 --fold-group doctor
+for missing in '' nan NULL '<NA>'; do
+    rm -rf unknown && cp -r labeled unknown
+    sed -i "5s|,[^,]*,|,$missing,|" unknown/labels.csv
+    refused "has no such group in labels.csv" --data-path unknown --loss bce --fold 1/3 --fold-group patient
+done
 refused "too few for 3 folds" --data-path photos --fold 1/3 --fold-group 2
 refused "--fold" --dataset synthetic --fold 1/3
 

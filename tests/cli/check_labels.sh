@@ -219,6 +219,12 @@ bad "line 2: '../val/images/001.pgm': expected a file below the folder" "${h}../
 bad "line 2: '/etc/passwd': expected a file below the folder" "${h}/etc/passwd,a\n"
 bad "line 2: expected the name of a file" "${h}./,a\n"
 bad "line 4: 'images/001.pgm' is listed already, in line 2" "${h}images/001.pgm,b\nimages/002.pgm,a\n./images//./001.pgm,a\n"
+bad "line 3: 'images/001.pgm' is listed already, in line 2 as 'images/001'" "${h}images/001,a\nimages/001.pgm,b\n"
+for missing in nan NaN N/A '<NA>' None NULL; do
+    bad "line 3: '$missing' is what programs write for a missing value" "${h}images/001.pgm,a b\nimages/002.pgm, $missing \n"
+done
+bad "has one column behind the file, and only '0' and '1' in it" "image,hat\nimages/001.pgm,1\nimages/002.pgm,0\n"
+bad "has one column behind the file, and only 'True' in it" "image,hat\nimages/001.pgm,True\nimages/002.pgm,\n"
 bad "line 3: the label 'a' twice" "${h}images/001.pgm,b\nimages/002.pgm,a;b;a\n"
 bad "line 2: more columns than the header, which has 2" "${h}images/001.pgm,a,b\n"
 bad "line 2: 1 of the 2 columns of the header" "${h}images/001.pgm\n"

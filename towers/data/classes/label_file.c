@@ -285,6 +285,29 @@ static bool is_quoted(const char *label)
     return bytes > 1 && (*label == '\'' || *label == '"') && label[bytes - 1] == *label;
 }
 
+static bool is_word_of(const char *text, const char *const *words)
+{
+    for (; *words; words++)
+        if (!strcmp(text, *words)) return true;
+    return false;
+}
+
+bool label_is_missing(const char *cell)
+{
+    static const char *const words[] = {"NaN", "nan",  "-NaN", "-nan", "NA",   "N/A",  "n/a",
+                                        "#NA", "#N/A", "<NA>", "NULL", "null", "None", NULL};
+    return is_word_of(cell, words);
+}
+
+static Status missing_refuse(const Reader *r, int64_t line, const char *label)
+{
+    return LINE_FAIL_AT(
+        r, line,
+        "'%s' is what programs write for a missing value: leave the cell empty if the image has none of "
+        "the classes, or the line out if they are not known (a class needs another name)",
+        label);
+}
+
 static Status lists_read(LabelFile *f, Reader *r)
 {
     Status st = OK;
@@ -305,6 +328,8 @@ static Status lists_read(LabelFile *f, Reader *r)
             labels[f->labels_count] = label;
             TRY_OUT(label_add(f, 0));
         }
+        if (row->count == 1 && label_is_missing(labels[row->first]))
+            TRY_OUT(missing_refuse(r, row->line, labels[row->first]));
     }
     if (f->labels_count == 0) TRY_OUT(FAIL(ERR_FORMAT, "'%s': no image has a label", r->path));
     st = labels_number(f, r, labels);
@@ -464,6 +489,22 @@ Status label_file_parse(const char *path, const char *bytes, size_t count, Label
     if (count) memcpy(text, bytes, count);
     text[count] = 0;
     return text_parse(path, NULL, 0, text, count, file);
+}
+
+Status label_file_answers_refuse(const LabelFile *file, const char *path)
+{
+    static const char *const words[] = {"0",    "1",    "0.0",   "1.0",   "-1",    "-1.0", "true",
+                                        "True", "TRUE", "false", "False", "FALSE", NULL};
+    bool answers = !file->columns;
+    for (int c = 0; answers && c < file->classes_count; c++) answers = is_word_of(file->classes[c], words);
+    return answers
+               ? FAIL(ERR_FORMAT,
+                      "'%s' has one column behind the file, and only '%s'%s%s%s in it: if it says which images have a "
+                      "class, write the name of the class in their cells and leave the others empty; if these are "
+                      "two classes, write their names",
+                      path, file->classes[0], file->classes_count > 1 ? " and '" : "",
+                      file->classes_count > 1 ? file->classes[1] : "", file->classes_count > 1 ? "'" : "")
+               : OK;
 }
 
 Status label_file_match(LabelFile *file, const char *path, const LabelFile *train, const char *train_path)

@@ -40,8 +40,11 @@ typedef struct LabelFile {
     int64_t labels_count;
 } LabelFile;
 
+/* Whether a cell is what programs write for a missing value, as "NaN" or "NULL": neither a label nor a group. */
+bool label_is_missing(const char *cell);
+
 /* Errors: ERR_FORMAT with file and line for anything else than the above, for a first line that is no header, labels in
- * brackets or quotes, a file that is listed twice, a label that an image has twice, and names of files that leave the folder;
+ * brackets or quotes, a cell that is a missing value, a file that is listed twice, a label that an image has twice, and names of files that leave the folder;
  * ERR_IO, ERR_ARG. `group`: a column that is no class, for example the patient of each image, ERR_ARG if there is no such
  * column; NULL: none. `marks`: those of all files of the set. */
 NODISCARD Status label_file_read(const char *path, const char *group, unsigned marks, LabelFile *file);
@@ -49,6 +52,9 @@ NODISCARD Status label_file_read(const char *path, const char *group, unsigned m
 NODISCARD Status label_file_marks(const char *path, const char *group, unsigned *marks);
 /* label_file_read without a group, from memory, with its own marks; `path` is for messages. */
 NODISCARD Status label_file_parse(const char *path, const char *bytes, size_t count, LabelFile *file);
+/* ERR_FORMAT if the labels of a list are numbers or words for yes and no: the column of one class, which would be two. Only
+ * the file of the training images has all classes. */
+NODISCARD Status label_file_answers_refuse(const LabelFile *file, const char *path);
 /* Renumber the labels to the classes of another file, that of the training images: ERR_FORMAT if that lacks one, or if
  * this has columns and not all of them. */
 NODISCARD Status label_file_match(LabelFile *file, const char *path, const LabelFile *train, const char *train_path);

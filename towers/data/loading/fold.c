@@ -177,7 +177,7 @@ static Status members_find(const Source *source, const FoldConfig *config, Sampl
         memcpy(text, where, sizeof text);
         char *path = path_of(source, groups.root, text);
         const char *group = folder ? folder_name(path, folder) : group_find(&groups.file, path);
-        if (!group || !*group)
+        if (!group || !*group || (!folder && label_is_missing(group)))
             TRY_OUT(FAIL(ERR_ARG, "--fold-group %s: %s has no such %s", config->group, where,
                          folder ? "folder" : "group in labels.csv"));
         members[i] = (SampleOfGroup){XXH3_64bits(group, strlen(group)), i};

@@ -73,6 +73,7 @@ static Status row_find(const char *root, const char *labels, const LabelRow *row
 typedef struct Listed {
     char *name; /* owned: below the root */
     uint64_t bytes;
+    const LabelRow *row;
 } Listed;
 
 typedef struct LabeledList {
@@ -89,6 +90,30 @@ static void listing_free(LabeledList *l)
     free(l->evaluates);
 }
 
+static int by_image(const void *a, const void *b)
+{
+    const Listed *x = *(const Listed *const *)a, *y = *(const Listed *const *)b;
+    int order = strcmp(x->name, y->name);
+    return order ? order : (x->row->line > y->row->line) - (x->row->line < y->row->line);
+}
+
+/* No image is in two rows, with its ending in one and without it in the other. */
+static Status listing_check(const LabeledList *l, const char *labels)
+{
+    Status st = OK;
+    const Listed **sorted = malloc(((size_t)l->count + 1) * sizeof *sorted);
+    if (!sorted) return FAIL(ERR_MEMORY, "no memory for the names of %" PRId64 " images", l->count);
+    for (int64_t i = 0; i < l->count; i++) sorted[i] = &l->images[i];
+    qsort(sorted, (size_t)l->count, sizeof *sorted, by_image);
+    for (int64_t i = 1; st == OK && i < l->count; i++)
+        if (!strcmp(sorted[i]->name, sorted[i - 1]->name))
+            st = FAIL(ERR_FORMAT, "'%s', line %" PRId64 ": '%.200s' is listed already, in line %" PRId64 " as '%.200s'",
+                      labels, sorted[i]->row->line, sorted[i]->row->name, sorted[i - 1]->row->line,
+                      sorted[i - 1]->row->name);
+    free(sorted);
+    return st;
+}
+
 /* `labels`: the path of `file`. */
 static Status listing_fill(LabeledList *l, const char *labels, const LabelFile *file)
 {
@@ -99,10 +124,10 @@ static Status listing_fill(LabeledList *l, const char *labels, const LabelFile *
         char name[PATH_BYTES];
         struct stat info;
         TRY(row_find(l->tree->root, labels, &file->rows[l->count], name, &info));
-        l->images[l->count] = (Listed){strdup(name), (uint64_t)info.st_size};
+        l->images[l->count] = (Listed){strdup(name), (uint64_t)info.st_size, &file->rows[l->count]};
         if (!l->images[l->count].name) return FAIL(ERR_MEMORY, "no memory for the names of images");
     }
-    return OK;
+    return listing_check(l, labels);
 }
 
 static Status listed_path(const void *context, int64_t number, char path[PATH_BYTES])
@@ -251,6 +276,7 @@ static Status index_build(const SourceConfig *config, const Tree *tree, const ui
     TRY_OUT(marks_find(config, tree, &builder, &marks));
     TRY_OUT(label_file_read(train_labels, config->group, marks, &train));
     TRY_OUT(header_check(tree->train, train_labels, &train));
+    TRY_OUT(label_file_answers_refuse(&train, train_labels));
     if (other) {
         TRY_OUT(label_file_read(labels, config->group, marks, &own));
         TRY_OUT(header_check(tree->root, labels, &own));
@@ -285,7 +311,7 @@ Status labeled_source_open(const SourceConfig *config, Split split, Source **mad
     TRY(tree_find(config, split, &tree_kind, &tree));
     bool together = tree.val_split > 0 && !config->equal_apart;
     snprintf(more, sizeof more, "%s%s", config->group ? config->group : "", together ? " equal together" : "");
-    tree_key(&tree, "labels 2", more, key);
+    tree_key(&tree, "labels 3", more, key);
     TRY(index_find(key, &index, &found));
     if (!found) TRY(index_build(config, &tree, key, &index));
     return indexed_files_open(config, tree.root,
