@@ -217,10 +217,17 @@ for run in ("runs/first", "runs/lying"):
                 for (name, p), ours in zip(found.top(), row["predictions"]):
                     assert name == ours["name"] and abs(p - ours["probability"]) < 1e-6, (file, type(image), found, row)
                 assert found.name == row["predictions"][0]["name"] and found.probability == found.probabilities.max()
+        deep = Image.open("images/deep.png")
+        whole = Image.fromarray(numpy.asarray(deep).astype(numpy.int32))
+        assert (deep.mode, whole.mode) == ("I;16", "I") and network.predict(whole).probability == network.predict(deep).probability
         several = network.predict(files)
         assert len(several) == len(files) and [p.name for p in several] == [row["predictions"][0]["name"] for row in wanted]
         assert len(network.predict(numpy.zeros((2, 9, 9, 3), numpy.uint8))) == 2 and several[0].above(0.0) == several[0].top()
         for image, kind, text in (("nowhere.jpg", FileNotFoundError, "nowhere.jpg"), (3, TypeError, "the path of a file, the bytes of one, an image of Pillow or an array of pixels, not int"),
+                                  (Image.open("images/gray.png").convert("I"), TypeError, "does not say which of them is white"),
+                                  (Image.fromarray(numpy.full((4, 4), -1, numpy.int32)), TypeError, "with numbers from -1 to -1"),
+                                  (Image.fromarray(numpy.full((4, 4), 65536, numpy.int32)), TypeError, "with numbers from 65536 to 65536"),
+                                  (Image.fromarray(numpy.full((4, 4), 0.5, numpy.float32)), TypeError, "mode F does not say"),
                                   (numpy.zeros((4, 4)), TypeError, "must be uint8"), (b"no image", towers.LibraryError, "image 0")):
             try:
                 network.predict(image)

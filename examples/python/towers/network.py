@@ -86,14 +86,24 @@ def _is_picture(image):
     return hasattr(image, "getexif") and hasattr(image, "convert")
 
 
+def _high_bytes(values, mode):
+    """Of 16 bits, as which mode I, of 32 bits, is taken where its numbers fit no other size."""
+    if mode == "I" and (values.min() < 0 or 0 < values.max() < 256 or values.max() > 65535):
+        raise TypeError(f"an image of Pillow in mode I with numbers from {values.min()} to {values.max()} does not say which of them is "
+                        "white, as those of 16 bits do; give an array of uint8 in which 255 is")
+    return (values >> 8).astype(numpy.uint8)
+
+
 def _pixels_of_picture(image, upright):
     """The pixels that the library would read from the file of the image: RGB, or gray; 16 bits by their high byte."""
     if upright:
         from PIL import ImageOps
 
         image = ImageOps.exif_transpose(image)
+    if image.mode == "F":
+        raise TypeError("an image of Pillow in mode F does not say which of its numbers is white; give an array of uint8 in which 255 is")
     if image.mode.startswith("I"):
-        return (numpy.clip(numpy.asarray(image), 0, 65535) >> 8).astype(numpy.uint8)
+        return _high_bytes(numpy.asarray(image), image.mode)
     return numpy.asarray(image if image.mode in ("L", "RGB") else image.convert("RGB"))
 
 
