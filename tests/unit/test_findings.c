@@ -190,6 +190,21 @@ TEST_WITH(test_classes_without_names, set_up, scratch_drop)
     json_decref(root);
 }
 
+/* One class in two folders. */
+TEST_WITH(test_classes_that_look_alike, set_up, scratch_drop)
+{
+    plain_put(1000, 12, "train/cat");
+    plain_put(2000, 12, "train/Cat");
+    plain_put(3000, 12, "train/dog");
+    plain_put(4000, 2, "val/Cat");
+    json_t *root = found_in(0, 1000, 10, "stay");
+    expect(root, 0, "classes that look alike", 2,
+           "2 of 3 classes have names that look like another's: 'Cat' and 'cat': they differ in upper and lower case",
+           "Cat");
+    assert_int_equal(json_array_size(json_object_get(root, "findings")), 1);
+    json_decref(root);
+}
+
 /* A set without anything conspicuous; gray of 16 bits that reaches white; and what is counted if not all are looked at. */
 TEST_WITH(test_bounds, set_up, scratch_drop)
 {

@@ -28,6 +28,13 @@ static int32_t number_of(const char *name)
     return digits && !name[digits] && digits <= DIGITS_MOST ? (int32_t)strtol(name, NULL, 10) : -1;
 }
 
+/* A number in digits without leading zeros. */
+static const char *number_name(const char *name)
+{
+    size_t zeros = strspn(name, "0");
+    return name + zeros - (name[zeros] == 0);
+}
+
 /* Of the classes that have samples. */
 static Naming naming_of(const ClassList *list)
 {
@@ -95,7 +102,7 @@ static Status named_make(const ClassList *list, bool numbers, NamedClasses *name
     for (int i = 0; i < list->count; i++) {
         const char *name = name_of(list, i);
         if (!*name) continue;
-        if (numbers) name += strspn(name, "0") - (strspn(name, "0") == strlen(name));
+        if (numbers) name = number_name(name);
         size_t bytes = utf8_escape(NULL, 0, name) + 1;
         NamedClass *one = &named->at[named->count];
         *one = (NamedClass){malloc(bytes), i};
@@ -358,4 +365,64 @@ Status class_match(const ClassList *of, const ClassList *among, ClassRule rule, 
     if (rule == CLASSES_NAMED && own == NAMES_NONE && other == NAMES_NUMBERS)
         return by_named_numbers(of, among, map, remark);
     return one_sided(of, own, among, other);
+}
+
+/* ---- one list */
+
+typedef struct HashedClass {
+    uint64_t hash;
+    int32_t class;
+    bool alike;
+} HashedClass;
+
+static int by_hash(const void *a, const void *b)
+{
+    const HashedClass *x = a, *y = b;
+    if (x->hash != y->hash) return x->hash < y->hash ? -1 : 1;
+    return (x->class > y->class) - (x->class < y->class);
+}
+
+static bool names_alike(const char *a, const char *b, char why[ALIKE_BYTES])
+{
+    if (look_alike(a, b, why)) return true;
+    if (number_of(a) < 0 || number_of(a) != number_of(b) || !strcmp(a, b)) return false;
+    snprintf(why, ALIKE_BYTES, "both are the number %" PRId32, number_of(a));
+    return true;
+}
+
+/* Compare the classes of one hash. The first pair is that of the least class. */
+static void bucket_compare(const ClassList *list, HashedClass *of, int count, int pair[2], char why[ALIKE_BYTES])
+{
+    char found[ALIKE_BYTES];
+    for (int i = 0; i < count; i++)
+        for (int k = i + 1; k < count; k++) {
+            if (!names_alike(name_of(list, of[i].class), name_of(list, of[k].class), found)) continue;
+            of[i].alike = of[k].alike = true;
+            if (pair[0] >= 0 && of[i].class >= pair[0]) continue;
+            pair[0] = of[i].class;
+            pair[1] = of[k].class;
+            memcpy(why, found, ALIKE_BYTES);
+        }
+}
+
+Status classes_alike(const ClassList *list, int *count, int pair[2], char *why)
+{
+    enum { BUCKET_MOST = 1024 /* of one length in letters with accents: to compare more would take seconds */ };
+    HashedClass *hashed = calloc((size_t)list->count + 1, sizeof *hashed);
+    if (!hashed) return FAIL(ERR_MEMORY, "no memory for the names of %d classes", list->count);
+    for (int i = 0; i < list->count; i++) {
+        const char *name = name_of(list, i);
+        if (number_of(name) >= 0) name = number_name(name);
+        hashed[i] = (HashedClass){look_alike_hash(name), i, false};
+    }
+    qsort(hashed, (size_t)list->count, sizeof *hashed, by_hash);
+    *count = 0;
+    pair[0] = pair[1] = -1;
+    for (int first = 0, end; first < list->count; first = end) {
+        for (end = first + 1; end < list->count && hashed[end].hash == hashed[first].hash;) end++;
+        if (end - first <= BUCKET_MOST) bucket_compare(list, hashed + first, end - first, pair, why);
+        for (int i = first; i < end; i++) *count += hashed[i].alike;
+    }
+    free(hashed);
+    return OK;
 }

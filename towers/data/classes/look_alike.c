@@ -130,3 +130,14 @@ bool look_alike(const char *a, const char *b, char why[ALIKE_BYTES])
                    : "the same syllables are composed in one and not in the other (Unicode's forms NFC and NFD)");
     return true;
 }
+
+uint64_t look_alike_hash(const char *name)
+{
+    uint64_t hash = 0;
+    const unsigned char *at = (const unsigned char *)name;
+    for (Letter x = letter_next(&at); x.point != -2; x = letter_next(&at)) {
+        bool alone = !x.marks && (x.point < 0xc0 || is_between(x.point, 0x3400, 0x9fff)); /* the rest may be composed */
+        if (x.point != ' ') hash = (hash ^ (uint64_t)(alone ? lower(x.point) : 0)) * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    }
+    return hash;
+}

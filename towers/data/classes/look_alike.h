@@ -10,3 +10,5 @@
  * points in `why` show: tables of all letters are not worth their size here. */
 enum { ALIKE_BYTES = 200 };
 bool look_alike(const char *a, const char *b, char why[ALIKE_BYTES]);
+/* Equal for names that look the same, so that only those with equal ones need be compared; others may share it. */
+uint64_t look_alike_hash(const char *name);

@@ -3,6 +3,8 @@
 
 #include <stdatomic.h>
 
+#include "towers/data/classes/class_match.h"
+#include "towers/data/classes/look_alike.h"
 #include "towers/data/images/image.h"
 #include "towers/data/listing/equal_files.h"
 #include "towers/data/listing/parallel.h"
@@ -14,6 +16,7 @@ typedef enum FindingKind {
     KIND_LEAK = 0,
     KIND_SHARED,
     KIND_CONTRADICTION,
+    KIND_ALIKE,
     KIND_EMPTY,
     KIND_UNDECODABLE,
     KIND_DEEP,
@@ -28,7 +31,7 @@ typedef enum FindingKind {
 #define KIND_BIT(kind) (1u << (kind))
 #define SUSPECT KIND_BIT(KINDS) /* it may have one color: few bytes for its pixels */
 
-/* The name of each kind, and what is said of its images; NULL: kind_text, or few_add, makes the sentence. */
+/* The name of each kind, and what is said of its images; NULL: kind_text, alike_add or few_add makes the sentence. */
 static const struct {
     const char *name, *are;
 } kind_texts[KINDS] = {
@@ -36,6 +39,7 @@ static const struct {
     [KIND_SHARED] = {"also evaluated on",
                      " are also evaluation images (equal files): an evaluation that chose the weights has seen them"},
     [KIND_CONTRADICTION] = {"in several classes", " are in several classes (equal files)"},
+    [KIND_ALIKE] = {"classes that look alike", NULL},
     [KIND_EMPTY] = {"empty", " are empty files"},
     [KIND_UNDECODABLE] = {"without a header", " have no header of an image that can be read"},
     [KIND_DEEP] = {"gray of 16 bits", NULL},
@@ -332,6 +336,21 @@ static const char *name_of_class(const SourceInfo *info, int class, char number[
     return number;
 }
 
+static Status alike_add(const LookOver *l, json_t *list)
+{
+    const SourceInfo *info = source_info(l->config->part[SPLIT_TRAIN]);
+    const ClassList classes = {.names = info->class_names, .count = info->classes};
+    char text[KIND_TEXT], why[ALIKE_BYTES];
+    int count, pair[2];
+    TRY(classes_alike(&classes, &count, pair, why));
+    if (!count) return OK;
+    json_t *names = json_array();
+    for (int i = 0; i < 2; i++) json_array_append_new(names, json_text(info->class_names[pair[i]]));
+    snprintf(text, sizeof text, "%d of %d classes have names that look like another's: '%.100s' and '%.100s': %s",
+             count, info->classes, info->class_names[pair[0]], info->class_names[pair[1]], why);
+    return finding_add(list, kind_texts[KIND_ALIKE].name, false, text, count, names);
+}
+
 static Status few_add(const LookOver *l, json_t *list)
 {
     const SourceInfo *info = source_info(l->config->part[SPLIT_TRAIN]);
@@ -383,6 +402,7 @@ static Status left_out_add(const LookOver *l, json_t *list)
 static Status list_make(const LookOver *l, json_t *list)
 {
     for (FindingKind kind = 0; kind < KIND_FEW; kind++) {
+        if (kind == KIND_ALIKE) TRY(alike_add(l, list)); /* no image is of this kind */
         char text[KIND_TEXT];
         Text to = text_start(text, sizeof text);
         Count count;
