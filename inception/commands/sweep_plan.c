@@ -45,15 +45,18 @@ static Status value_apply(const PlanReader *r, const ConfigEntry *e, const char 
     return st;
 }
 
-/* Whether a value of a dimension could be that of the option, with the fixed settings read so far. */
-static Status value_check(const PlanReader *r, const ConfigEntry *e, const char *value)
+/* Whether a value of a dimension could be that of the option. *as, which may be left out, receives it as records have it. */
+static Status value_check(const PlanReader *r, const ConfigEntry *e, const char *value, char **as)
 {
     Options one;
+    bool negated;
+    char text[OPTION_FORMAT_BYTES];
     options_init(&one);
     options_serve(&one, VERB_TRAIN);
     Status st = value_apply(r, e, value, &one);
+    if (st == OK && as) *as = strdup(option_format(&one, option_find(e->key, &negated), text, sizeof text));
     options_close(&one);
-    return st;
+    return st == OK && as && !*as ? FAIL(ERR_MEMORY, "no memory for the choices of '%s'", e->key) : st;
 }
 
 static char *trimmed(const char *from, size_t bytes)
@@ -63,22 +66,35 @@ static char *trimmed(const char *from, size_t bytes)
     return strndup(from, bytes);
 }
 
+/* Two ways to write one value, 0.1 and 1e-1, are one setting, which would be trained, ranked and compared as two. */
+static Status choice_check(const PlanReader *r, const ConfigEntry *e, const Dimension *d, char *as[SWEEP_CHOICES])
+{
+    int last = d->choices - 1;
+    TRY(value_check(r, e, d->choice[last], &as[last]));
+    for (int k = 0; k < last; k++)
+        if (!strcmp(as[k], as[last])) return refuse(r, e, "has the same choice twice");
+    return OK;
+}
+
 static Status choices_read(const PlanReader *r, const ConfigEntry *e, const char *inside, Dimension *d)
 {
+    char *as[SWEEP_CHOICES] = {NULL};
+    Status st = OK;
     for (const char *at = inside;;) {
         size_t bytes = strcspn(at, "|");
         bool last = !at[bytes];
-        if (d->choices == SWEEP_CHOICES) return refuse(r, e, "has more than 64 choices");
+        if (d->choices == SWEEP_CHOICES) TRY_OUT(refuse(r, e, "has more than 64 choices"));
         char *value = trimmed(at, bytes - last); /* without the parenthesis */
-        if (!value) return FAIL(ERR_MEMORY, "no memory for the choices of '%s'", e->key);
+        if (!value) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the choices of '%s'", e->key));
         d->choice[d->choices++] = value;
-        if (!*value) return refuse(r, e, "has an empty choice; expected choices(A | B | C)");
-        TRY(value_check(r, e, value));
-        for (int k = 0; k + 1 < d->choices; k++)
-            if (!strcmp(d->choice[k], value)) return refuse(r, e, "has the same choice twice");
-        if (last) return OK;
+        if (!*value) TRY_OUT(refuse(r, e, "has an empty choice; expected choices(A | B | C)"));
+        TRY_OUT(choice_check(r, e, d, as));
+        if (last) break;
         at += bytes + 1;
     }
+out:
+    for (int k = 0; k < SWEEP_CHOICES; k++) free(as[k]);
+    return st;
 }
 
 static Status range_read(const PlanReader *r, const ConfigEntry *e, const char *inside, Dimension *d)
@@ -97,7 +113,7 @@ static Status range_read(const PlanReader *r, const ConfigEntry *e, const char *
     if (!comma || d->low >= d->high) TRY_OUT(refuse(r, e, "needs two numbers, the lower one first: uniform(0, 0.1)"));
     if (d->kind == DIMENSION_LOG_UNIFORM && d->low <= 0)
         TRY_OUT(refuse(r, e, "needs a range above 0: log-uniform(1e-4, 0.1)"));
-    for (int i = 0; i < 2; i++) TRY_OUT(value_check(r, e, ends[i]));
+    for (int i = 0; i < 2; i++) TRY_OUT(value_check(r, e, ends[i], NULL));
 out:
     free(ends[0]);
     free(ends[1]);

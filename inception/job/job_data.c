@@ -146,9 +146,10 @@ Status job_part(const Options *o, const char *path, Split *part)
 static Status fold_parse(const Options *o, const char *path, FoldConfig *fold)
 {
     enum { FOLDS_MAX = 1000 };
-    char *slash, *end = NULL;
+    char *slash, *end = NULL, plain[64] = "";
     long k = strtol(o->fold, &slash, 10), n = *slash == '/' ? strtol(slash + 1, &end, 10) : 0;
-    if (!end || *end || n < 2 || n > FOLDS_MAX || k < 1 || k > n)
+    if (end) snprintf(plain, sizeof plain, "%ld/%ld", k, n); /* a fold has one name, by which records find its others */
+    if (strcmp(plain, o->fold) != 0 || n < 2 || n > FOLDS_MAX || k < 1 || k > n)
         return FAIL(ERR_ARG, "--fold '%s': expected K/N with 1 <= K <= N and 2 <= N <= %d, e.g. 3/5", o->fold,
                     FOLDS_MAX);
     if (o->shuffle_window > 0)

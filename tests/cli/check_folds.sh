@@ -56,7 +56,7 @@ find idx photos labeled -type f | sort | xargs sha256sum | cmp - before || compl
 mkdir -p parts/train/a parts/train/b parts/val/a parts/val/b
 for f in train/a train/b val/a val/b; do cp photos/dark/*/0.pgm parts/$f/0.pgm; cp photos/dark/*/1.pgm parts/$f/1.pgm; done
 refused "--fold divides the training images, but 'parts' has images for evaluation" --data-path parts --fold 1/2
-for bad in 0/3 4/3 3 a/b 1/1 1/2x 1/1001; do
+for bad in 0/3 4/3 3 a/b 1/1 1/2x 1/1001 01/3 ' 1/3' 1/+3; do
     refused "--fold '$bad': expected K/N" --data-path idx --fold "$bad"
 done
 refused "--val-split" --data-path photos --fold 1/3 --val-split 0.1
