@@ -3,15 +3,19 @@
 
 #include "inception/job/notes.h"
 #include "inception/options/settle.h"
+#include "inception/options/values.h"
 
 int64_t cache_limit_of(const Options *o)
 {
     static const char units[] = "KMGT";
-    char *end = NULL;
+    char number[64] = "";
+    double size;
     if (!o->cache_limit) return 0;
-    double size = strtod(o->cache_limit, &end);
-    const char *unit = *end ? strchr(units, *end) : NULL;
-    if (end == o->cache_limit || (*end && (!unit || end[1]))) return -1;
+    size_t bytes = strlen(o->cache_limit);
+    const char *unit = bytes ? strchr(units, o->cache_limit[bytes - 1]) : NULL;
+    if (unit) bytes--;
+    if (bytes < sizeof number) memcpy(number, o->cache_limit, bytes);
+    if (text_to_real(number, &size) != VALUE_OK) return -1;
     for (int i = 0; unit && i <= unit - units; i++) size *= 1024;
     return size >= 1 && size < 0x1p60 ? (int64_t)size : -1;
 }

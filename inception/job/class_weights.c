@@ -6,6 +6,7 @@
  * POWER: w[k]^POWER. FILE: lines CLASS,WEIGHT for every class, by its name, or its number if no names are numbers; # begins a comment. A class without
  * training images has weight 0 in the first two, which with --loss bce no image uses. */
 #include "inception/job/job.h"
+#include "inception/options/values.h"
 #include "towers/files/utf8.h"
 
 enum { FILE_LIMIT = 64 << 20 /* bytes */ };
@@ -28,10 +29,11 @@ static Status weights_of_counts(const Source *source, LossKind loss, double powe
 
 static Status line_read(const SourceInfo *info, const char *path, int number, char *line, float *weights)
 {
-    char *end, *comma = strrchr(line, ',');
-    double weight = comma ? strtod(comma + 1, &end) : 0;
+    char *comma = strrchr(line, ',');
+    double weight = 0;
+    bool read = comma && text_to_real(comma + 1, &weight) == VALUE_OK;
     if (comma) *comma = 0;
-    if (!comma || end == comma + 1 || *end || !(weight > 0 && weight < 1e6))
+    if (!read || !(weight > 0 && weight < 1e6))
         return FAIL(ERR_ARG, "'%s', line %d: expected CLASS,WEIGHT with a weight above 0 and below 1e6", path, number);
     int class = class_of_word(&(ClassList){.names = info->class_names, .count = info->classes}, line);
     if (class < 0)
@@ -70,12 +72,16 @@ Status job_class_weights(const Options *o, JobFiles *files)
 {
     const char *given = o->class_weights;
     if (!given) return OK;
-    char *end = NULL;
-    double power = strtod(given, &end);
-    bool automatic = !strcmp(given, "auto"), counted = automatic || (end != given && !*end);
-    if (automatic) power = 1;
+    double power = 1;
+    bool counted = !strcmp(given, "auto") || text_to_real(given, &power) == VALUE_OK;
     if (counted && !(power >= 0 && power <= 10))
         return FAIL(ERR_ARG, "--class-weights %s: expected a power from 0 to 10", given);
+    if (!counted && access(given, F_OK) != 0)
+        return FAIL(
+            ERR_ARG,
+            "--class-weights '%s': expected auto, a power such as 0.5, or a file with lines CLASS,WEIGHT: there is "
+            "no such file",
+            given);
     files->class_weight = calloc((size_t)files->job.program.options.classes + 1, sizeof(float));
     if (!files->class_weight) return FAIL(ERR_MEMORY, "no memory for the weights of the classes");
     files->job.data.class_weight = files->class_weight;

@@ -4,6 +4,7 @@
 #include "inception/job/job.h"
 #include "inception/job/transforms.h"
 #include "inception/models/published.h"
+#include "inception/options/values.h"
 #include "towers/files/files.h"
 #include "towers/store/onnx.h"
 #include "towers/store/weights.h"
@@ -184,11 +185,13 @@ Status channels_parse(const char *what, const char *text, double least, float va
     int count = 0;
     const char *at = text;
     for (; count < 3; count++) {
-        char *end;
-        double number = strtod(at, &end);
-        if (end == at || !(number >= least && number <= 10)) break;
+        char one[64] = "";
+        double number;
+        size_t bytes = strcspn(at, ",");
+        if (bytes < sizeof one) memcpy(one, at, bytes);
+        if (text_to_real(one, &number) != VALUE_OK || !(number >= least && number <= 10)) break;
         value[count] = (float)number;
-        at = end;
+        at += bytes;
         if (*at != ',') {
             count++;
             break;

@@ -65,7 +65,14 @@ refused "has no weight for class 3 (Dress)" --class-weights "$work/short"
 refused "line 6: expected CLASS,WEIGHT with a weight above 0" --class-weights "$work/negative"
 refused "line 6: there is no class 'Cloak'" --class-weights "$work/unknown"
 refused "--class-weights 11: expected a power from 0 to 10" --class-weights 11
-refused "no-such-file" --class-weights no-such-file
+for hex in 0x2 0X1p1; do
+    sed "s/Coat,2/Coat,$hex/" "$work/twos" >"$work/hex"
+    refused "line 6: expected CLASS,WEIGHT with a weight above 0" --class-weights "$work/hex"
+    refused "--class-weights '$hex': expected auto, a power such as 0.5, or a file" --class-weights $hex
+    refused "--mean '$hex': expected one number or three" --mean $hex --std 1
+    refused "--std '1,$hex,1': expected one number or three" --mean 0 --std 1,$hex,1
+done
+refused "--class-weights '0,5': expected auto, a power such as 0.5, or a file with lines CLASS,WEIGHT: there is no such file" --class-weights 0,5
 "$towers" train wgan_gp --dataset synthetic --device cpu --dry-run --mixup 0.2 >/dev/null 2>"$work/err" && complain "a GAN with --mixup"
 grep -q -- '--mixup has no effect: wgan_gp predicts no classes' "$work/err" || complain "wgan_gp --mixup: $(cat "$work/err")"
 

@@ -196,7 +196,7 @@ refuses 2 "allows --shuffle-window" try --shuffle-window 5
 refuses 2 "is less than 3 shards" try --processes 1 --cache-limit $((3 * largest)) # and nothing is left for what is beside them
 refuses 2 "is less than 4 shards" try --towers 2 --cache-limit $((3 * room))
 refuses 2 "--sampler balanced takes samples out of all shards" try --sampler balanced
-refuses 2 "expected a size" try --cache-limit 5X
+for size in 5X 0x5G G; do refuses 2 "expected a size" try --cache-limit $size; done
 refuses 2 "the run began without --shuffle-window" "$towers" train --resume runs/stream --cache-dir limited --cache-limit $((4 * room)) --max-steps 7
 
 # ---- what passes
