@@ -1,6 +1,7 @@
 /* towers data: dispatch, and the subcommands bench, show and index; see data.h. */
 #include "inception/commands/data.h"
 #include "inception/commands/commands.h"
+#include "inception/commands/result_file.h"
 #include "inception/job/job.h"
 #include "inception/job/remote_data.h"
 #include "inception/job/transforms.h"
@@ -140,6 +141,7 @@ static Status data_show(const Options *o, FILE *to)
     const Batch *batch;
     Transform t;
     TRY(png_name_check("-o", o->sheet));
+    TRY(result_file_check("-o", o->sheet, RESULT_PNG, o->arguments[1]));
     TRY_OUT(data_open(o, o->arguments[1], SPLIT_TRAIN, NULL, &source));
     int64_t count = source_info(source)->count;
     transform_of(o, source, &t);

@@ -1,5 +1,6 @@
 /* towers eval: evaluates weights; prints accuracy, scores of each class, the list of mistakes. */
 #include "inception/commands/commands.h"
+#include "inception/commands/result_file.h"
 
 #include "inception/job/calibration.h"
 #include "inception/job/facts.h"
@@ -426,6 +427,8 @@ Status eval_open(Options *options, JobFiles *files)
     if (!options->weights) return FAIL(ERR_ARG, "eval needs weights: use --weights RUN or --weights FILE");
     if (options->errors && options->class_scores && is_one_name(options->errors, options->class_scores))
         return FAIL(ERR_ARG, "--errors and --class-scores are both written to %s; name two files", options->errors);
+    if (options->errors) TRY(result_file_check("--errors", options->errors, RESULT_MISTAKES, NULL));
+    if (options->class_scores) TRY(result_file_check("--class-scores", options->class_scores, RESULT_SCORES, NULL));
     files->uncalibrates = calibration_goes(options);
     if ((options->calibrate || files->uncalibrates) && !calibration_run(options)) {
         const char *word = files->uncalibrates ? "--no-calibrate" : "--calibrate";

@@ -3,6 +3,7 @@
 #include "inception/commands/commands.h"
 
 #include "inception/commands/activation_ranges.h"
+#include "inception/commands/result_file.h"
 #include "inception/job/calibration.h"
 #include "inception/job/facts.h"
 #include "inception/job/named_model.h"
@@ -213,6 +214,19 @@ static Status target_choose(const Options *o, const Model *model, char *target, 
     return OK;
 }
 
+/* Weights that a run has recorded stay what it recorded. */
+static Status recorded_keep(const char *target)
+{
+    char settings[PATH_BYTES];
+    const char *slash = strrchr(target, '/'), *name = slash ? slash + 1 : target;
+    int folder = (int)(name - target);
+    if (strcmp(name, "best.safetensors") != 0 && strcmp(name, "last.safetensors") != 0) return OK;
+    if (snprintf(settings, sizeof settings, "%.*sargs.yaml", folder, target) >= PATH_BYTES) return OK;
+    return access(settings, F_OK) != 0
+               ? OK
+               : FAIL(ERR_ARG, "export: %s is the name of weights that a run records; name another file", target);
+}
+
 Status export_run(const Options *o, JobFiles *files, FILE *to)
 {
     Status st = OK;
@@ -231,6 +245,8 @@ Status export_run(const Options *o, JobFiles *files, FILE *to)
         return FAIL(ERR_ARG, "export: %s is the file of the network; name another one to write to", target);
     if (is_same_file(from, target))
         return FAIL(ERR_ARG, "export: %s and %s are the same file; name another one to write to", target, from);
+    TRY(recorded_keep(target));
+    TRY(result_file_check("export:", target, onnx ? RESULT_ONNX : RESULT_SAFETENSORS, NULL));
     x.own_graph = x.config.model->file && onnx && !o->preprocess && !o->int8;
     TRY_OUT(weights_open(from, &x.file));
     TRY_OUT(facts_read(o, from, &x.facts));

@@ -3,6 +3,7 @@
 #include "inception/commands/commands.h"
 
 #include "inception/commands/networks.h"
+#include "inception/commands/result_file.h"
 #include "inception/options/settle.h"
 #include "inception/options/values.h"
 #include "kernels/base/cores.h"
@@ -146,6 +147,7 @@ Status generate_run(const Options *given, JobFiles *files, FILE *to)
     Options o; /* as the run says */
     if (given->argument_count < 1) return FAIL(ERR_ARG, "usage: towers generate RUN -o FILE.png");
     TRY(png_name_check("-o", given->sheet));
+    TRY(result_file_check("-o", given->sheet, RESULT_PNG, NULL));
     TRY(grid_choose(given, &grid));
     TRY(options_copy(given, &o));
     Status st = generator_find(&o, files, weights);

@@ -2,6 +2,7 @@
  * into an exit code. Results go to stdout, progress and errors to stderr. */
 #include "inception/commands/commands.h"
 #include "inception/commands/doctor.h"
+#include "inception/commands/result_file.h"
 #include "inception/job/hosts.h"
 #include "inception/job/named_model.h"
 #include "inception/models/models.h"
@@ -43,6 +44,7 @@ Status card_command(const Options *options, JobFiles *files, FILE *to)
     Draft card;
     (void)files;
     if (options->argument_count == 0) return FAIL(ERR_ARG, "no run given; usage: towers card RUN [-o FILE]");
+    if (options->out) TRY(result_file_check("-o", options->out, RESULT_CARD, NULL));
     TRY(draft_begin(&card, "the card of the run"));
     Status st = card_print(options->arguments[0], card.to);
     if (options->out) return draft_replace(&card, st, NULL, options->out);
@@ -57,6 +59,7 @@ Status compare_command(const Options *options, JobFiles *files, FILE *to)
 {
     Draft draft;
     (void)files;
+    if (options->out) TRY(result_file_check("-o", options->out, RESULT_PAGE, NULL));
     if (options->json) return compare_runs(options->arguments, options->argument_count, true, options->out, to);
     TRY(draft_begin(&draft, "the comparison of runs"));
     TRY(draft_end(&draft, compare_runs(options->arguments, options->argument_count, false, options->out, draft.to)));

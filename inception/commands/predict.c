@@ -2,6 +2,7 @@
  * are read through the loader; the forward pass is that of evaluation (inception/library/classifier.h). */
 #include "inception/commands/class_maps.h"
 #include "inception/commands/commands.h"
+#include "inception/commands/result_file.h"
 #include "inception/job/job.h"
 #include "inception/job/notes.h"
 #include "inception/job/remote_data.h"
@@ -267,6 +268,7 @@ static Status images_run(Prediction *p)
     if (o->cam && maps_count(p) > CLASS_MAPS_MAX)
         return FAIL(ERR_ARG, "--cam shows at most %d classes of an image side by side, but --top is %" PRId64,
                     CLASS_MAPS_MAX, o->top);
+    if (o->embeddings) TRY(result_file_check("--embeddings", o->embeddings, RESULT_EMBEDDINGS, NULL));
     TRY(classifier_load(o, source_info(p->source)->c, sizes, &p->classifier));
     if (!o->quiet) TRY(job_weights_say(&p->classifier.files->job, p->classifier.weights));
     if (o->cam) TRY(directory_create(o->cam));
