@@ -1,4 +1,6 @@
 /* Which failed requests are tried again, and after which pauses. */
+#include <openssl/x509_vfy.h>
+
 #include "tests/support/unit.h"
 #include "towers/remote/causes.h"
 
@@ -16,6 +18,24 @@ TEST(what_may_pass_is_tried_again)
     assert_int_equal(net_cause(CURLE_COULDNT_RESOLVE_HOST, 0).retry, NET_CONTACT);
     assert_int_equal(net_cause(CURLE_PEER_FAILED_VERIFICATION, 0).retry, NET_FINAL);
     assert_int_equal(net_cause(CURLE_TOO_MANY_REDIRECTS, 302).retry, NET_FINAL);
+}
+
+TEST(a_certificate_says_what_to_do)
+{
+    static const struct {
+        long verified;
+        const char *remedy;
+    } wanted[] = {{X509_V_OK, "a name that the certificate has"},
+                  {X509_V_ERR_UNSPECIFIED, "a name that the certificate has"},
+                  {X509_V_ERR_CERT_HAS_EXPIRED, "must renew it"},
+                  {X509_V_ERR_CERT_NOT_YET_VALID, "the clock of this machine"},
+                  {X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY, "SSL_CERT_FILE"},
+                  {X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT, "SSL_CERT_FILE"}};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        NetCause cause = certificate_cause(wanted[i].verified);
+        assert_int_equal(cause.retry, NET_FINAL);
+        assert_non_null(strstr(cause.remedy, wanted[i].remedy));
+    }
 }
 
 TEST(pauses_double_up_to_half_a_minute)

@@ -1,6 +1,8 @@
 /* The causes of failed requests; see causes.h. */
 #include "towers/remote/causes.h"
 
+#include <openssl/x509_vfy.h>
+
 enum { PAUSE_LEAST_MS = 500, PAUSE_MOST_MS = 30000 };
 
 static const struct {
@@ -12,7 +14,9 @@ static const struct {
     {CURLE_COULDNT_CONNECT, {NET_CONTACT, "the host does not take the connection"}},
     {CURLE_SSL_CONNECT_ERROR, {NET_CONTACT, "TLS: the handshake failed"}},
     {CURLE_PEER_FAILED_VERIFICATION, {NET_FINAL, "TLS: the certificate of the host is not trusted"}},
-    {CURLE_SSL_CACERT_BADFILE, {NET_FINAL, "TLS: the file of trusted certificates cannot be read"}},
+    {CURLE_SSL_CACERT_BADFILE,
+     {NET_FINAL, "TLS: the file of trusted certificates cannot be read",
+      "CURL_CA_BUNDLE, else SSL_CERT_FILE, names it: expected a file of certificates (PEM)"}},
     {CURLE_OPERATION_TIMEDOUT, {NET_PASSES, "nothing, or too little, came in time"}},
     {CURLE_PARTIAL_FILE, {NET_PASSES, "the answer was cut off"}},
     {CURLE_RECV_ERROR, {NET_PASSES, "the connection broke off"}},
@@ -48,6 +52,23 @@ NetCause net_cause(CURLcode code, long answer)
     for (size_t i = 0; i < sizeof connections / sizeof *connections; i++)
         if (connections[i].code == code) return connections[i].cause;
     return (NetCause){NET_FINAL, curl_easy_strerror(code)};
+}
+
+NetCause certificate_cause(long verified)
+{
+    NetCause cause = net_cause(CURLE_PEER_FAILED_VERIFICATION, 0);
+    switch (verified) {
+    case X509_V_OK:
+    case X509_V_ERR_UNSPECIFIED: /* libcurl has not asked how its chain is, because it is for another name */
+        cause.remedy = "give the address with a name that the certificate has";
+        break;
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+        cause.remedy = "whoever keeps the server must renew it, unless the clock of this machine is wrong";
+        break;
+    default: cause.remedy = "if you trust who signed it, name a file with that certificate in SSL_CERT_FILE"; break;
+    }
+    return cause;
 }
 
 int64_t net_pause_ms(int tries, double chance, int64_t retry_after_s)

@@ -14,11 +14,14 @@ typedef enum NetRetry {
 
 typedef struct NetCause {
     NetRetry retry;
-    const char *text; /* static: "the connection broke off", "is forbidden" */
+    const char *text;   /* static: "the connection broke off", "is forbidden" */
+    const char *remedy; /* static: what to do about it, NULL: nothing in particular */
 } NetCause;
 
 /* The cause of a failed request: `code` of libcurl, and the status of the answer, 0 if there was none. */
 NetCause net_cause(CURLcode code, long answer);
+/* That of CURLE_PEER_FAILED_VERIFICATION; `verified` is what CURLINFO_SSL_VERIFYRESULT says of the certificate. */
+NetCause certificate_cause(long verified);
 
 /* The pause before the next try, after `tries` failed ones in a row: it doubles from half a second to half a minute; `chance` in
  * [0, 1) takes up to half of it away, so that many clients do not come at once. At least what the server asks for (Retry-After), 0 if

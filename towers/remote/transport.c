@@ -255,11 +255,18 @@ static Status header_add(NetRequest *r, const char *header)
     return OK;
 }
 
+/* The environment goes first, as with curl's program: for a network that has certificates of its own. */
 static void security_set(CURL *curl)
 {
-    const char *trusted = getenv("CURL_CA_BUNDLE"); /* as curl does, for a network that has certificates of its own */
+    const char *trusted = getenv("CURL_CA_BUNDLE"), *folder = NULL;
+    if (!trusted || !*trusted) {
+        trusted = getenv("SSL_CERT_FILE");
+        folder = getenv("SSL_CERT_DIR");
+    }
     if (!trusted || !*trusted) trusted = certificates_find(curl_version_info(CURLVERSION_NOW)->cainfo);
     if (trusted) curl_easy_setopt(curl, CURLOPT_CAINFO, trusted);
+    if (folder && *folder) curl_easy_setopt(curl, CURLOPT_CAPATH, folder);
+    curl_easy_setopt(curl, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https"); /* from https to http: scheme_check */
     curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 1L);
@@ -445,7 +452,7 @@ static const char *problem_of(const NetRequest *r)
 static Status cause_fail(const Transfer *t, const NetCause *cause, const char *more)
 {
     char reached[96], refusal[REFUSAL_BYTES];
-    const char *problem = problem_of(t->own);
+    const char *problem = problem_of(t->own), *remedy = cause->remedy;
     Text text = text_start(reached, sizeof reached);
     if (t->own->proxy >= 400)
         return FAIL(ERR_IO, "%s: the proxy answers %ld: %s%s", t->address, t->own->proxy, cause->text, more);
@@ -455,8 +462,8 @@ static Status cause_fail(const Transfer *t, const NetCause *cause, const char *m
                     unasked ? " to HEAD, which asks for length and version" : "", cause->text,
                     refusal_text(t->own, t->answer, refusal, sizeof refusal), more);
     reached_print(t, &text);
-    return FAIL(ERR_IO, "%s: %s%s%s%s%s%s", t->address, cause->text, reached, *problem ? " (" : "", problem,
-                *problem ? ")" : "", more);
+    return FAIL(ERR_IO, "%s: %s%s%s%s%s%s%s%s", t->address, cause->text, reached, *problem ? " (" : "", problem,
+                *problem ? ")" : "", remedy ? "; " : "", remedy ? remedy : "", more);
 }
 
 /* Whether another try is worth while: then it is due after a pause. */
@@ -494,6 +501,15 @@ static Status head_take(Transfer *t)
     return OK;
 }
 
+static NetCause cause_find(const Transfer *t, CURLcode code)
+{
+    const NetRequest *r = t->own;
+    long verified = 0;
+    if (code != CURLE_PEER_FAILED_VERIFICATION) return net_cause(code, r->proxy >= 400 ? r->proxy : t->answer);
+    curl_easy_getinfo(r->curl, CURLINFO_SSL_VERIFYRESULT, &verified);
+    return certificate_cause(verified);
+}
+
 /* A try has ended. *more: there will be another one. */
 static Status try_result(Transport *transport, Transfer *t, CURLcode code, bool *more)
 {
@@ -521,7 +537,7 @@ static Status try_result(Transport *transport, Transfer *t, CURLcode code, bool 
         return FAIL(ERR_FORMAT, "%s sends more than the %" PRId64 " bytes of the expected file", t->address,
                     t->limit > 0 ? t->limit : t->bytes);
     if (enough || (code == CURLE_OK && (t->head || t->bytes < 0 || t->have == t->bytes))) return OK;
-    NetCause cause = code == CURLE_OK ? cut : net_cause(code, r->proxy >= 400 ? r->proxy : t->answer);
+    NetCause cause = code == CURLE_OK ? cut : cause_find(t, code);
     if (r->misfit || shorter) {
         cause = other;
         t->answer = 0;
