@@ -1,8 +1,8 @@
 /* A run in an object store; see remote_run.h. */
 #include "inception/job/remote_run.h"
 
+#include "inception/job/foreign_settings.h"
 #include "inception/job/notes.h"
-#include "inception/job/run_argument.h"
 #include "inception/options/settle.h"
 #include "kernels/base/clock.h"
 #include "towers/run_store/bring.h"
@@ -10,7 +10,8 @@
 typedef struct RunShown {
     const Options *options;
     bool tty, begun;
-    int64_t at; /* ns: of the last line */
+    int64_t at;      /* ns: of the last line */
+    char left[1024]; /* settings that are left out, "": none */
 } RunShown;
 
 static void run_show(void *context, const char *name, int64_t done, int64_t all)
@@ -33,24 +34,18 @@ static void run_again(void *context, const char *line)
     text_printf(stderr, "%s\n", line);
 }
 
-/* Whoever may write to the bucket could run commands here. What --upload copies has none, as the two exclude each other. */
-static Status command_refuse(void *context, const char *folder)
+static void foreign_note(void *context, const char *flag, const char *value)
 {
-    const RunShown *shown = context;
-    Options then;
-    char *settings = NULL;
-    size_t bytes;
-    TRY(options_copy(shown->options, &then));
-    Status st = run_settings_apply(&then, folder, &settings, &bytes);
-    bool theirs = then.origin[OPTION_ID_after_checkpoint] == ORIGIN_RUN;
-    if (st == OK && theirs && then.after_checkpoint && strcmp(then.after_checkpoint, "none") != 0)
-        st = FAIL(ERR_ARG,
-                  "--resume %s: the run in the store has --after-checkpoint '%s', and a command from a store is not "
-                  "run: give it, or none, with --after-checkpoint",
-                  then.resume, then.after_checkpoint);
-    free(settings);
-    options_close(&then);
-    return st;
+    RunShown *shown = context;
+    Text text = text_behind(shown->left, sizeof shown->left);
+    text_add(&text, "%s--%s '%s'", text.used ? ", " : "", flag, value);
+}
+
+/* Whoever may write to the bucket may not write, read and run here what they like. */
+static Status settings_check(void *context, const char *folder)
+{
+    RunShown *shown = context;
+    return foreign_settings_close(shown->options, folder, foreign_note, shown);
 }
 
 Status remote_run_bring(Options *o, const char *root, JobFiles *files)
@@ -71,7 +66,7 @@ Status remote_run_bring(Options *o, const char *root, JobFiles *files)
                             .stall_seconds = o->stall,
                             .progress = o->quiet ? NULL : run_show,
                             .again = o->quiet ? NULL : run_again,
-                            .check = command_refuse,
+                            .check = settings_check,
                             .context = &shown};
     TRY(path_join(path, root, o->experiment ? o->experiment : strrchr(o->resume, '/') + 1));
     Status st = run_bring(&store, path, &brought);
@@ -83,6 +78,10 @@ Status remote_run_bring(Options *o, const char *root, JobFiles *files)
     else
         job_note(files, "%s was brought to %s: step %" PRId64 ", %d files, %.1f MB", o->resume, path, brought.step,
                  brought.files, (double)brought.bytes / 1e6);
+    if (*shown.left)
+        job_note(files,
+                 "%s of the run in the store is left out: it names a place of a machine. Who wants it here gives it",
+                 shown.left);
     if (*brought.note) job_note(files, "warning: %s", brought.note);
     return option_settle_text(o, OPTION_ID_resume, path);
 }

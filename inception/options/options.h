@@ -140,6 +140,13 @@ typedef enum OptionType {
 } OptionType;
 typedef enum OptionLevel { LEVEL_ADVANCED = 0, LEVEL_BASIC, LEVEL_DEBUG } OptionLevel;
 typedef enum OptionResume { RESUME_FREE = 0, RESUME_SAME, RESUME_TOTAL, RESUME_MADE } OptionResume; /* options.def */
+typedef enum OptionBrought {                                                                        /* options.def */
+                             BROUGHT_OPEN = 0, /* no text, or none of train */
+                             BROUGHT_TAKEN,
+                             BROUGHT_LEFT,
+                             BROUGHT_FILE_OF_CALL,
+                             BROUGHT_COMMAND_OF_CALL
+} OptionBrought;
 
 /* A field of TrainJob that an option fills as it is. */
 typedef enum FillType { FILL_NONE = 0, FILL_BOOL, FILL_INT, FILL_INT64, FILL_FLOAT, FILL_DOUBLE, FILL_TEXT } FillType;
@@ -154,10 +161,11 @@ typedef struct OptionInfo { /* options.def describes what its rows fill in */
     OptionLevel level;
     OptionGroup group;
     OptionResume resume;
-    char *flag;          /* "batch-size" */
-    char letter;         /* 'b', or 0 */
-    bool local;          /* programs of one run may have different values */
-    bool remote;         /* a path may be an address */
+    char *flag;  /* "batch-size" */
+    char letter; /* 'b', or 0 */
+    bool local;  /* programs of one run may have different values */
+    bool remote; /* a path may be an address */
+    OptionBrought brought;
     const char *aliases; /* comma separated, or NULL */
     uint64_t verbs;      /* one bit per Verb, and the two flags below */
     const char *metavar; /* NULL for flags and choices */

@@ -17,6 +17,10 @@ enum {
 #define SAME RESUME_SAME
 #define TOTAL RESUME_TOTAL
 #define MADE RESUME_MADE
+#define TAKEN BROUGHT_TAKEN
+#define LEFT BROUGHT_LEFT
+#define FILE_OF_CALL BROUGHT_FILE_OF_CALL
+#define COMMAND_OF_CALL BROUGHT_COMMAND_OF_CALL
 #define JOB(member)                                                                                                      \
     {                                                                                                                    \
         .type = _Generic(((TrainJob *)0)->member,                                                                      \

@@ -20,14 +20,26 @@ static Status recipe_missing(const char *name)
                 near ? "; did you mean " : "", near ? near : "", near ? "?" : "", list);
 }
 
+/* The one without a name if there is none. */
+static const Recipe *recipe_find(const char *name)
+{
+    const Recipe *recipe = recipes;
+    while (recipe->name && strcmp(recipe->name, name) != 0) recipe++;
+    return recipe;
+}
+
+bool recipe_is_built_in(const char *name)
+{
+    return recipe_find(name)->name != NULL;
+}
+
 Status recipe_apply(Options *options)
 {
     const char *name = options->recipe;
-    const Recipe *recipe = recipes;
     bool chosen = options->origin[OPTION_ID_recipe] == ORIGIN_DEFAULT_RECIPE;
     if (!name) return OK;
     if (strpbrk(name, "/.")) return options_apply_file(options, name, ORIGIN_RECIPE);
-    while (recipe->name && strcmp(recipe->name, name) != 0) recipe++;
+    const Recipe *recipe = recipe_find(name);
     if (!recipe->name) return recipe_missing(name);
     TRY(options_apply_yaml(options, recipe->text, chosen ? ORIGIN_DEFAULT_RECIPE : ORIGIN_RECIPE, name));
     double most = (double)options->epochs / 3;

@@ -15,6 +15,7 @@ extern const Recipe recipes[]; /* the last has a NULL name */
 NODISCARD Status recipe_apply(Options *options);
 /* Choose a built-in recipe that the user has not asked for, and apply it. */
 NODISCARD Status recipe_choose(Options *options, const char *name);
+bool recipe_is_built_in(const char *name);
 void recipes_print(FILE *to);
 /* For --dry-run: the line "not reproduced ..." of a built-in recipe whose opening comment has the sentence "Not
  * reproduced: ...". */

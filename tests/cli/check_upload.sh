@@ -90,14 +90,39 @@ comes s3://away/runs/first first --max-steps 12 || complain "a run of which the 
 says first "is here already, up to step 12"
 rm -r "$(stored first)/ckpt/step-0000000099"
 # a command that stands in the store is not run, however its name is written
-for key in after-checkpoint '"after\\x2dcheckpoint"'; do
+for key in '"after\\x2dcheckpoint"' after-checkpoint; do
     rm -rf "$(stored commanded)" && cp -a "$(stored first)" "$(stored commanded)"
     sed -i "/^upload/d; s|^# after-checkpoint:.*|$key: \"touch ran\" # from command line|" "$(stored commanded)/args.yaml"
-    refuses 2 "the run in the store has --after-checkpoint 'touch ran', and a command from a store is not run" "$towers" train --resume s3://away/runs/commanded --output-dir elsewhere/commanded --max-steps 13
+    refuses 2 "the run in the store has --after-checkpoint 'touch ran', and a command from a store is not run: give it, or none, with --after-checkpoint" "$towers" train --resume s3://away/runs/commanded --output-dir elsewhere/commanded --max-steps 13
     [[ ! -e ran && -z $(ls -A elsewhere/commanded) ]] || complain "a command of the store: $(ls -A elsewhere/commanded)"
+    [[ $key != \"* ]] || refuses 3 "names commands or files in another way than this program writes them" "$towers" train --resume s3://away/runs/commanded --output-dir elsewhere/commanded --after-checkpoint none
 done
 comes s3://away/runs/commanded commanded --max-steps 13 --after-checkpoint 'touch mine' || complain "a command of the call: $(tail -n 3 err.commanded)"
 [[ -e mine && ! -e ran ]] || complain "another command than that of the call was run"
+# nor does it follow a name of a file that stands there, as of a recipe, which may have a command
+foreign() { # NAME FLAG VALUE: the first run, with one more setting of its user
+    rm -rf "$(stored "$1")" && cp -a "$(stored first)" "$(stored "$1")"
+    sed -i "/^recipe:/s/.*/# &/; s|^# $2:.*|$2: \"$3\" # from command line|" "$(stored "$1")/args.yaml"
+    grep -q "^$2: \"$3\"" "$(stored "$1")/args.yaml" || complain "args.yaml has no --$2: $(grep "$2" "$(stored "$1")/args.yaml")"
+}
+echo 'after-checkpoint: touch ran' >evil.yaml
+foreign recipe recipe ./evil.yaml
+unset TOWERS_RECIPE
+refuses 2 "the run in the store has --recipe './evil.yaml', and a name of a file from a store is not followed: give it with --recipe" "$towers" train --resume s3://away/runs/recipe --output-dir elsewhere/recipe --max-steps 13
+foreign weighing class-weights evil.yaml
+refuses 2 "the run in the store has --class-weights 'evil.yaml', and a name of a file" "$towers" train --resume s3://away/runs/weighing --output-dir elsewhere/weighing --max-steps 13
+export TOWERS_RECIPE=none
+comes s3://away/runs/recipe recipe --max-steps 13 || complain "a recipe of the call: $(tail -n 3 err.recipe)"
+[[ ! -e ran ]] || complain "a recipe of the store has run a command"
+# places of another machine are left out, and a later call does not take them from the run that is here, either
+foreign places prometheus "$work/victim.prom"
+sed -i "s|^# cache-dir:.*|cache-dir: \"$work/cache-of-others\" # from environment|" "$(stored places)/args.yaml"
+comes s3://away/runs/places places --max-steps 13 --towers 3
+says places "--cache-dir '$work/cache-of-others', --prometheus '$work/victim.prom' of the run in the store is left out: it names a place of a machine"
+comes elsewhere/places/places places --max-steps 13 || complain "a run with places of others: $(tail -n 3 err.places)"
+comes s3://away/runs/places mine --max-steps 13 --prometheus "$work/own.prom" --cache-dir none || complain "places of the call: $(tail -n 3 err.mine)"
+[[ ! -e victim.prom && ! -e cache-of-others && -s own.prom ]] || complain "a run of the store writes where it likes"
+! grep -q "is left out" err.mine || complain "what the call gives is said to be left out"
 
 # ---- places that belong to others, and what is no place
 ends 2 taken --max-steps 3 --upload s3://away/runs/first

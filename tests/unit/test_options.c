@@ -430,6 +430,16 @@ TEST(table_is_sound)
     for (int k = 0; help_examples[k].command; k++) assert_memory_equal(help_examples[k].command, "towers ", 7);
 }
 
+/* Of each text of train it is decided what becomes of it in a run that others may have written: it may name a file or a command. */
+TEST(foreign_texts_are_decided)
+{
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+        const OptionInfo *info = option_info(id);
+        bool kept = info->type == OPTION_IS_TEXT && option_belongs(id, VERB_TRAIN) && !option_is_of_the_call(id);
+        if (kept != (info->brought != BROUGHT_OPEN)) fail_msg("--%s: .brought", info->flag);
+    }
+}
+
 /* A value that was left to the program is replaced, and its origin stays; what is withdrawn, a lower origin may set. */
 TEST(values_settle)
 {
