@@ -52,7 +52,7 @@ def torch_side(model, batch, stays=True, **options):
 
 def with_jemalloc(side):
     path = library("libjemalloc.so.2")
-    return dict(side, environment={"LD_PRELOAD": path, "MALLOC_CONF": JEMALLOC_CONF}) if path else None
+    return dict(side, environment={**side.get("environment", {}), "LD_PRELOAD": path, "MALLOC_CONF": JEMALLOC_CONF}) if path else None
 
 
 def library(name):
@@ -589,7 +589,7 @@ def add_jemalloc(case, sides):
         case["runs"][name + ", jemalloc"], case["commands"][name + ", jemalloc"] = [], shown(side)
 
 
-def case_run(results, name, case, sides, repetitions):
+def case_run(results, name, case, sides, repetitions, save=save):
     servers = {}
     for known in case["runs"]:  # from an earlier call
         if known not in sides and known.removesuffix(", jemalloc") in sides:

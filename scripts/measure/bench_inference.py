@@ -3,7 +3,7 @@
 
 usage: bench_inference.py [--only CASE,...] [--repetitions N] [--list]
        bench_inference.py --serve torch|onnxruntime|openvino NETWORK --batch N --threads N --steps N [--layout nchw|nhwc] [--compile]
-                          [--warmup N]            a peer, run by the first: NETWORK is a name for PyTorch, else a file of ONNX
+                          [--warmup N] [--side N] [--bf16]      a peer, run by the first: NETWORK is a name for PyTorch, else a file of ONNX
 
 A pass takes a batch of images in memory, the same each time, to probabilities or logits in memory. Towers (`towers bench --inference`)
 reads bytes and normalizes them, as the files of ONNX do with images in [0, 1]; PyTorch gets normalized images. Towers is a new process
@@ -40,7 +40,7 @@ def torch_pass(options):
     torch.set_num_threads(options.threads)
     torch.set_flush_denormal(True)
     model, layout = model_of(options.network).eval(), torch.channels_last if options.layout == "nhwc" else torch.contiguous_format
-    side, channels = (28, 1) if options.network == "inception_mini" else (299, 3)
+    side, channels = (28, 1) if options.network == "inception_mini" else (options.side, 3)
     images = torch.randn(options.batch, channels, side, side).contiguous(memory_format=layout)
     model = model.to(memory_format=layout)
     if options.compile:
@@ -50,8 +50,8 @@ def torch_pass(options):
         model = torch.compile(model)
 
     def run():
-        with torch.inference_mode() if not options.compile else torch.no_grad():  # freezing wants no_grad
-            return model(images).numpy()
+        with torch.inference_mode() if not options.compile else torch.no_grad(), torch.autocast("cpu", torch.bfloat16, options.bf16):
+            return model(images).float().numpy()  # freezing wants no_grad
 
     return run, f"PyTorch {torch.__version__.split('+')[0]}"
 
@@ -79,7 +79,8 @@ def openvino_pass(options):
     model = core.read_model(options.network)
     shape = [options.batch, *(axis.get_length() for axis in list(model.inputs[0].partial_shape)[1:])]
     model.reshape(shape)
-    settings = {"INFERENCE_NUM_THREADS": options.threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    settings = {"INFERENCE_NUM_THREADS": options.threads, "PERFORMANCE_HINT": "LATENCY",
+                "INFERENCE_PRECISION_HINT": "bf16" if options.bf16 else "f32"}
     request = core.compile_model(model, "CPU", settings).create_infer_request()
     images = images_for(shape, options.batch)
     return lambda: request.infer({0: images}), f"OpenVINO {openvino.__version__.split('-')[0]}"
@@ -105,9 +106,9 @@ def peer(python, runtime, network, batch, cores, steps, *more):
     return {"command": [str(c) for c in [*command, *more]], "stays": True}
 
 
-def ours(model, batch, towers, threads, steps):
+def ours(model, batch, towers, threads, steps, *more):
     command = [bench.TOWERS, "bench", model, "--inference", "--device", "cpu", "--towers", towers, "--threads", threads,
-               "--global-batch-size", batch, "--batches", steps, "--warmup-batches", 1, "--json"]
+               "--global-batch-size", batch, "--batches", steps, "--warmup-batches", 1, "--json", *more]
     return {"command": [str(c) for c in command], "read": "bench"}
 
 
@@ -240,7 +241,9 @@ def main():
     for name, usual in (("--batch", 1), ("--threads", 2), ("--steps", 1), ("--warmup", 3)):
         parser.add_argument(name, type=int, default=usual)
     parser.add_argument("--layout", choices=["nchw", "nhwc"], default="nhwc")
+    parser.add_argument("--side", type=int, default=299)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--serve", action="store_true")  # the caller's last word
     serve(parser.parse_args(options.serve))
 

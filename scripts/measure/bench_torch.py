@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """PyTorch's side of scripts/measure/bench_cpu.sh: the same networks and training steps in PyTorch, timed inside the process.
 
-usage: bench_torch.py MODEL [--batch N] [--steps N] [--warmup N] [--threads N] [--layout nchw|nhwc] [--bf16] [--compile] [--processes N]
+usage: bench_torch.py MODEL [--side N] [--batch N] [--steps N] [--warmup N] [--threads N] [--layout nchw|nhwc] [--bf16] [--compile] [--processes N]
                       [--serve]
 
 fashion_cnn and inception_mini train on the real Fashion-MNIST for one epoch (or --steps of it): a new order each epoch, batches
-gathered by fancy indexing from one tensor with all images, no value read back before the end. inception_v3 and googlenet
-(torchvision) train on two synthetic batches alternately. Prints one JSON object. With --processes, DistributedDataParallel over gloo
+gathered by fancy indexing from one tensor with all images, no value read back before the end. Networks of torchvision, and of timm as
+timm:NAME, train on two synthetic batches of images of --side alternately. Prints one JSON object. With --processes, DistributedDataParallel over gloo
 divides the batch. --compile passes the model through torch.compile. With --serve it prints a line once it is warmed up, then
 measures once per line of its input, so that several processes can stay warm and take turns.
 """
@@ -168,10 +168,14 @@ def model_of(name):
         return FashionCnn()
     if name == "inception_mini":
         return InceptionMini()
+    if name.startswith("timm:"):
+        import timm
+
+        return timm.create_model(name.removeprefix("timm:"), num_classes=1000)
     import torchvision
 
-    make = {"inception_v3": torchvision.models.inception_v3, "googlenet": torchvision.models.googlenet}[name]
-    return make(weights=None, aux_logits=True, init_weights=False)
+    auxiliary = {"aux_logits": True, "init_weights": False} if name in ("inception_v3", "googlenet") else {}
+    return torchvision.models.get_model(name, weights=None, **auxiliary)
 
 
 def loss_of(name, out, labels):
@@ -247,9 +251,7 @@ def train(options, rank):
     data = {
         "fashion_cnn": lambda: FashionMnist(Plain, rank, options.processes),
         "inception_mini": lambda: FashionMnist(Augmented, rank, options.processes),
-        "inception_v3": lambda: MadeUp(299, 1000, options.processes),
-        "googlenet": lambda: MadeUp(224, 1000, options.processes),
-    }[options.model]()
+    }.get(options.model, lambda: MadeUp(options.side, 1000, options.processes))()
     trainer = Trainer(options, options.processes > 1)
     trainer.run(data, options.warmup)
     if not options.serve:
@@ -273,7 +275,8 @@ def start_others(options):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("model", choices=["fashion_cnn", "inception_mini", "inception_v3", "googlenet"])
+    parser.add_argument("model")
+    parser.add_argument("--side", type=int, help="of the images; default: 299 for inception_v3, else 224")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=0, help="0: a whole epoch")
     parser.add_argument("--warmup", type=int, default=5)
@@ -284,7 +287,8 @@ def main():
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--serve", action="store_true")
     options = parser.parse_args()
-    if options.steps == 0 and options.model in ("inception_v3", "googlenet"):
+    options.side = options.side or (299 if options.model == "inception_v3" else 224)
+    if options.steps == 0 and options.model not in ("fashion_cnn", "inception_mini"):
         sys.exit("bench_torch: synthetic data has no epochs; use --steps")
     rank = int(os.environ.get("RANK", "0"))
     if options.processes == 1:
