@@ -34,6 +34,13 @@ run own --towers 4 --batch-size 8
 "$weights" close "$work/start/last.safetensors" "$work/one-2/last.safetensors" "$work/own/last.safetensors" 0.5 >/dev/null 2>&1 &&
     complain "towers that normalize by themselves train the same?"
 
+# Before the first step towers have what they began with, which is not the statistics of a batch.
+for policy in last mean pooled sync; do
+    run "none-$policy" --towers 3 --batch-size 8 --bn-stats $policy --processes 3 --max-steps 0
+    "$weights" near "$work/start/last.safetensors" "$work/none-$policy/last.safetensors" 1e-7 Conv2d_1a_3x3.bn.running_var ||
+        complain "$policy: three towers export other statistics than one before the first step"
+done
+
 # A short last batch that leaves the first tower out moves the statistics that are exported.
 small_data "$work/nine" 9 8 || exit $?
 data=$work/nine run nine --towers 1 --batch-size 8 --lr 0

@@ -166,8 +166,8 @@ static Status running_merge(TowerProcess *p, float **running, float *merged)
     Status st = OK;
     const Layout *layout = p->replica->layout;
     BnStats policy = p->job->bn_stats;
-    bool pooled = policy == BN_STATS_POOLED && p->ledger->towers > 1;
-    if (policy != BN_STATS_MEAN && policy != BN_STATS_POOLED)
+    bool pooled = policy == BN_STATS_POOLED && p->ledger->towers > 1, moved = p->run.step > 0;
+    if (!moved || (policy != BN_STATS_MEAN && policy != BN_STATS_POOLED)) /* what has not moved is of no batch */
         return running_sum(p, running, (Pick){.only = tower_with_statistics(p)}, merged);
     TRY(running_sum(p, running, (Pick){.only = -1, .by_samples = pooled, .biased = pooled}, merged));
     if (!pooled) return OK;
