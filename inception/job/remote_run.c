@@ -79,9 +79,10 @@ Status remote_run_bring(Options *o, const char *root, JobFiles *files)
         job_note(files, "%s was brought to %s: step %" PRId64 ", %d files, %.1f MB", o->resume, path, brought.step,
                  brought.files, (double)brought.bytes / 1e6);
     if (*shown.left)
-        job_note(files,
-                 "%s of the run in the store is left out: it names a place of a machine. Who wants it here gives it",
-                 shown.left);
+        job_note(
+            files,
+            "%s of the run in the store is left out: a place that this call does not name. Give it to have it here",
+            shown.left);
     if (*brought.note) job_note(files, "warning: %s", brought.note);
     return option_settle_text(o, OPTION_ID_resume, path);
 }

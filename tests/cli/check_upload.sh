@@ -116,11 +116,11 @@ comes s3://away/runs/recipe recipe --max-steps 13 || complain "a recipe of the c
 [[ ! -e ran ]] || complain "a recipe of the store has run a command"
 # places of another machine are left out, and a later call does not take them from the run that is here, either
 foreign places prometheus "$work/victim.prom"
-sed -i "s|^# cache-dir:.*|cache-dir: \"$work/cache-of-others\" # from environment|" "$(stored places)/args.yaml"
+sed -i "s|^# cache-dir:.*|cache-dir: \"$work/cache-of-others\" # from environment|; s|^\(# \)\?s3-endpoint:.*|s3-endpoint: \"http://127.0.0.1:9\" # from run|" "$(stored places)/args.yaml"
 comes s3://away/runs/places places --max-steps 13 --towers 3
-says places "--cache-dir '$work/cache-of-others', --prometheus '$work/victim.prom' of the run in the store is left out: it names a place of a machine"
+says places "--cache-dir '$work/cache-of-others', --s3-endpoint 'http://127.0.0.1:9', --prometheus '$work/victim.prom' of the run in the store is left out: a place that this call does not name"
 comes elsewhere/places/places places --max-steps 13 || complain "a run with places of others: $(tail -n 3 err.places)"
-comes s3://away/runs/places mine --max-steps 13 --prometheus "$work/own.prom" --cache-dir none || complain "places of the call: $(tail -n 3 err.mine)"
+comes s3://away/runs/places mine --max-steps 13 --s3-endpoint "$AWS_ENDPOINT_URL" --prometheus "$work/own.prom" --cache-dir none || complain "places of the call: $(tail -n 3 err.mine)"
 [[ ! -e victim.prom && ! -e cache-of-others && -s own.prom ]] || complain "a run of the store writes where it likes"
 ! grep -q "is left out" err.mine || complain "what the call gives is said to be left out"
 
@@ -235,6 +235,29 @@ damaged() {
     says damaged "warning: step-0000000006 of s3://away/runs/damaged was not taken: "
     says damaged "was brought to elsewhere/damaged/damaged: step 3, "
 }
+# ---- the same of a checkpoint that the store does not give; but what may pass does not cost steps
+withheld() { # NAME ANSWER
+    ends 0 "$1" --max-steps 3 --upload "s3://away/runs/$1"
+    ends 0 "$1" --max-steps 6 --resume auto
+    local files
+    files=$(find "$(stored "$1")" -type f ! -path '*/ckpt/*' -o -type f -path '*/step-0000000003/*' | wc -l)
+    goes_on "s3://away/runs/$1" "$1"
+    says "$1" "warning: step-0000000006 of s3://away/runs/$1 was not taken: s3://away/runs/$1/ckpt/step-0000000006/model.safetensors: the server answers $2"
+    says "$1" "was brought to elsewhere/$1/$1: step 3, $files files"
+}
+nothing() {
+    ends 0 nothing --max-steps 3 --upload s3://away/runs/nothing
+    comes s3://away/runs/nothing nothing
+    [[ $? == 4 && -z $(ls -A elsewhere/nothing) ]] || complain "nothing: a run whose checkpoints are all refused is taken"
+    says nothing "none of its checkpoints can be used: step-0000000003 of s3://away/runs/nothing was not taken: s3://away/runs/nothing/ckpt/step-0000000003/"
+}
+passing() {
+    ends 0 passing --max-steps 3 --upload s3://away/runs/passing
+    ends 0 passing --max-steps 6 --resume auto
+    comes s3://away/runs/passing passing --net-timeout 2
+    [[ $? == 6 && -z $(ls -A elsewhere/passing) ]] || complain "passing: an older checkpoint is taken although the newest may come: $(tail -n 2 err.passing)"
+    says passing "step-0000000006/model.safetensors: the server answers 503"
+}
 # ---- killed while the run comes: nothing has its name, and the next call brings it
 broken_off() {
     ends 0 brought --max-steps 3 --upload s3://away/runs/brought
@@ -275,11 +298,17 @@ hosts() {
 faults "PUT busy/ckpt/step-0000000003/train 503 2" "PUT cut/ckpt/step-0000000003/train cut 2" "PUT mangled/ckpt/step-0000000003/train mangle 2" \
     "PUT digest/ckpt/step-0000000003/train 400 2" "PUT silent/ckpt/step-0000000003/train hang 1" "PUT once/ckpt 403 1" "PUT never/ckpt 403 99" "PUT again/ckpt 403 2" "GET brought/best.safetensors hang 1" \
     "PUT partly/ckpt/step-0000000003/MANIFEST 403 99" "PUT slow/ckpt hang 9" "PUT lags/ckpt/step-0000000001/train 503 3" \
+    "GET forbidden/ckpt/step-0000000006/model 403 9" "GET gone/ckpt/step-0000000006/model 404 9" "GET nothing/ckpt/step- 403 99" "GET passing/ckpt/step-0000000006/model 503 99" \
     "POST parts/last.safetensors?uploads blank 1" "PUT parts/ckpt/step-0000000001/train.safetensors?partNumber=1 mangle 1" \
     "PUT parts/ckpt/step-0000000001/train.safetensors?partNumber=2 503 1" "POST parts/ckpt/step-0000000001/model.safetensors?uploadId blank 1"
 for name in busy cut mangled digest silent; do alongside passes $name; done
 together
 for part in once never again partly slow lags damaged broken_off; do alongside $part; done
+together
+alongside withheld forbidden 403
+alongside withheld gone 404
+alongside nothing
+alongside passing
 together
 alongside parts
 alongside hosts

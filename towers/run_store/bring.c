@@ -116,21 +116,36 @@ static Status step_is_whole(const Bringing *b, const char *name, bool *whole)
     return OK;
 }
 
-/* *taken false: it is damaged, and was removed here. */
-static Status step_bring(Bringing *b, const char *name, bool *taken)
+/* Of a folder that has come. */
+static Status step_verify(Bringing *b, const char *folder)
 {
-    char folder[PATH_BYTES], path[PATH_BYTES];
+    char path[PATH_BYTES];
     Checkpoint *checkpoint = NULL;
-    snprintf(folder, sizeof folder, "ckpt/%s/", name);
-    TRY(folder_bring(b, folder, 0));
     TRY(path_join(path, b->folder, folder));
     path[strlen(path) - 1] = 0;
     Status st = checkpoint_open(path, &checkpoint);
-    *taken = st == OK;
     if (st == OK) b->brought->step = checkpoint->step;
     checkpoint_close(checkpoint);
-    if (st != ERR_CHECKPOINT) return st;
+    return st;
+}
+
+/* *taken false: it is damaged, or the store does not give all of it, and it was removed here. What may pass, as a network that is gone, ends
+ * the whole: an older checkpoint would lose steps that are safe. */
+static Status step_bring(Bringing *b, const char *name, bool *taken)
+{
+    char folder[PATH_BYTES], path[PATH_BYTES];
+    BroughtRun before = *b->brought;
+    snprintf(folder, sizeof folder, "ckpt/%s/", name);
+    b->open.refused = false;
+    Status st = folder_bring(b, folder, 0);
+    bool unfit = b->open.refused || st == ERR_FORMAT;
+    if (st == OK) st = step_verify(b, folder);
+    *taken = st == OK;
+    if (st == OK || !(unfit || st == ERR_CHECKPOINT)) return st;
+    *b->brought = before;
     note_add(b, name, status_message());
+    TRY(path_join(path, b->folder, folder));
+    path[strlen(path) - 1] = 0;
     return tree_remove(path);
 }
 

@@ -78,8 +78,13 @@ static void get_again(void *context, const char *line)
     if (g->store->again) g->store->again(g->store->context, line);
 }
 
-Status run_store_get(const RunStoreOpen *open, const char *name, int64_t limit, int fd, const char *path,
-                     int64_t *bytes)
+/* An answer of this object, not of keys that are none (400, 401), nor one that may pass. */
+static bool is_refused(const Transfer *t)
+{
+    return t->status == ERR_IO && !t->passes && (t->answer == 403 || t->answer == 404 || t->answer == 410);
+}
+
+Status run_store_get(RunStoreOpen *open, const char *name, int64_t limit, int fd, const char *path, int64_t *bytes)
 {
     char address[PATH_BYTES];
     Getting getting = {&open->store, name};
@@ -90,7 +95,9 @@ Status run_store_get(const RunStoreOpen *open, const char *name, int64_t limit, 
                   .bytes = -1,
                   .limit = limit,
                   .watch = {get_progress, get_again, &getting}};
-    TRY(transport_run(open->transport, &t));
+    Status st = transport_run(open->transport, &t);
+    open->refused = st != OK && is_refused(&t);
+    TRY(st);
     *bytes = t.have;
     return OK;
 }
@@ -111,7 +118,7 @@ void run_number(const char *run_dir, char number[RUN_NUMBER_BYTES])
     json_decref(record);
 }
 
-Status run_store_number(const RunStoreOpen *open, char number[RUN_NUMBER_BYTES])
+Status run_store_number(RunStoreOpen *open, char number[RUN_NUMBER_BYTES])
 {
     char text[RECORD_MOST];
     int64_t bytes;
@@ -153,7 +160,7 @@ static Status number_send(const RunStoreOpen *open, const char *run_dir)
     return st;
 }
 
-static Status place_claim(const RunStoreOpen *open, const char *run_dir)
+static Status place_claim(RunStoreOpen *open, const char *run_dir)
 {
     char own[RUN_NUMBER_BYTES], theirs[RUN_NUMBER_BYTES];
     BucketList list;

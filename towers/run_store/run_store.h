@@ -18,7 +18,7 @@ typedef struct RunStore {
     /* What comes of a file, all < 0: not known. NULL is fine, as for the next. */
     void (*progress)(void *context, const char *name, int64_t done, int64_t all);
     void (*again)(void *context, const char *line); /* as in TransferWatch */
-    /* Of a folder with the records of a run that is brought, before anything has its name: whether it may go on here. */
+    /* Of a folder with the records of a run that is brought, before anything has its name: whether it may go on here. It may change them. */
     Status (*check)(void *context, const char *folder);
     void *context;
 } RunStore;
@@ -28,6 +28,7 @@ typedef struct RunStoreOpen {
     RunStore store;
     struct S3Access *s3; /* owned, as the next */
     Transport *transport;
+    bool refused;       /* the last file did not come because the store does not give it, and will not */
 } RunStoreOpen;
 
 /* Errors: those of keys and endpoint (ERR_ARG), ERR_MEMORY. */
@@ -41,11 +42,11 @@ NODISCARD Status run_store_address(const RunStore *store, const char *name, char
 /* What is directly below a folder of the run, "" or "ckpt/": its address ends with a slash. */
 NODISCARD Status run_store_list(const RunStoreOpen *open, const char *folder, BucketList *list);
 /* Bring one file of it to an open, empty file. More than `limit` bytes are refused; 0: any number. */
-NODISCARD Status run_store_get(const RunStoreOpen *open, const char *name, int64_t limit, int fd, const char *path,
+NODISCARD Status run_store_get(RunStoreOpen *open, const char *name, int64_t limit, int fd, const char *path,
                                int64_t *bytes);
 /* The number of the run that the place belongs to; "" if there is none, although the place has a file of this name. */
 enum { RUN_NUMBER_BYTES = 33 };
-NODISCARD Status run_store_number(const RunStoreOpen *open, char number[RUN_NUMBER_BYTES]);
+NODISCARD Status run_store_number(RunStoreOpen *open, char number[RUN_NUMBER_BYTES]);
 /* The number that a run directory has; "": none. */
 void run_number(const char *run_dir, char number[RUN_NUMBER_BYTES]);
 
