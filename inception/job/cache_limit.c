@@ -87,6 +87,12 @@ static Status window_check(const Options *o, const JobFiles *files, const Shards
                     "the run began without --shuffle-window, so that each step needs samples of all shards, %" PRId64
                     " bytes; --cache-limit %s allows less of them at once",
                     fit->all, o->cache_limit);
+    if (o->shuffle_window <= 0 && o->origin[OPTION_ID_shuffle_window] > ORIGIN_DEFAULT)
+        return FAIL(ERR_ARG,
+                    "--shuffle-window 0 needs all shards at once, %" PRId64
+                    " bytes; --cache-limit %s allows at most --shuffle-window %" PRId64
+                    ": give one, or leave it out, and one is chosen",
+                    fit->all, o->cache_limit, most);
     return OK;
 }
 

@@ -193,6 +193,8 @@ same chosen
 grep -q "^shuffle-window: 1" runs/chosen/args.yaml || complain "a chosen window is not recorded: $(grep window runs/chosen/args.yaml)"
 try() { "$towers" train googlenet --data-path "$base/good/$tars" --cache-dir limited --img-size 32 --cache-limit $((4 * room)) "$@"; }
 refuses 2 "allows --shuffle-window" try --shuffle-window 5
+refuses 2 "--shuffle-window 0 needs all shards at once, " try --shuffle-window 0
+grep -qF " allows at most --shuffle-window 1: give one, or leave it out, and one is chosen" err || complain "a window of 0: $(cat err)"
 refuses 2 "is less than 3 shards" try --processes 1 --cache-limit $((3 * largest)) # and nothing is left for what is beside them
 refuses 2 "is less than 4 shards" try --towers 2 --cache-limit $((3 * room))
 refuses 2 "--sampler balanced takes samples out of all shards" try --sampler balanced
