@@ -14,7 +14,7 @@ static bool is_foreign(OptionId id, const char *value)
     case BROUGHT_LEFT: return *value;
     case BROUGHT_COMMAND_OF_CALL: return *value && strcmp(value, "none") != 0;
     case BROUGHT_FILE_OF_CALL:
-        (void)!strtod(value, &end);
+        (void)strtod(value, &end);
         return *end && strcmp(value, "auto") != 0 && !recipe_is_built_in(value);
     case BROUGHT_OPEN:
     case BROUGHT_TAKEN: break;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Data in a store with the interface of S3: tests/support/s3_server.py, which compares signatures, and moto, which boto3 has filled. The same bits
-# as from local shards; keys, region and endpoint from the environment and from profiles; public buckets; refusals that say what to do; keys of
-# objects with odd characters. No file of a run or a cache, no output and no command line has a secret. Arguments: source folder, binary.
+# Data in a store with the interface of S3: tests/support/s3_server.py, which compares signatures, its own with those that AWS has published, and
+# moto, which boto3 has filled. The same bits as from local shards; keys, region and endpoint from the environment and from profiles; public
+# buckets; refusals that say what to do; keys of objects with odd characters. No file of a run or a cache, no output and no command line has a
+# secret. Arguments: source folder, binary.
 set -uo pipefail
 . "$1/tests/support/check.sh"
 . "$source_dir/tests/support/moto.sh"

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A store with the interface of S3 on loopback, which is strict about signatures: it computes AWS's Signature Version 4 of each request from
-what has arrived, with the canonical form of the key, and refuses what differs. It prints its port, then serves the files of a folder.
+what has arrived, with the canonical form of the key, and refuses what differs. It compares itself with the signatures that AWS has published, prints
+its port, then serves the files of a folder.
 
 usage: S3_ID=... S3_SECRET=... S3_TOKEN=... s3_server.py FOLDER LOG
 
@@ -67,7 +68,7 @@ def fault(method, path):
     return None
 
 
-def refusal(method, target, headers, bucket, now, body):
+def refusal(method, target, headers, bucket, now, body, ident=ident, secret=secret):
     """None, or the status of the answer to a request whose signature does not hold."""
     words = headers.get("authorization", "").replace(",", " ").split()
     if words[:1] != ["AWS4-HMAC-SHA256"]:
@@ -91,6 +92,26 @@ def refusal(method, target, headers, bucket, now, body):
         key = digest(key, part)
     text = "\n".join(["AWS4-HMAC-SHA256", headers["x-amz-date"], "/".join(scope[1:]), request])
     return None if hmac.compare_digest(digest(key, text).hex(), fields["Signature"]) else 403
+
+
+def examples_check():
+    """The four signed requests of https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html are taken, others are not."""
+    examples = [
+        ("GET", "/test.txt", b"", {"range": "bytes=0-9"}, "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"),
+        ("PUT", "/test$file.text", b"Welcome to Amazon S3.", {"date": "Fri, 24 May 2013 00:00:00 GMT", "x-amz-storage-class": "REDUCED_REDUNDANCY"},
+         "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd"),
+        ("GET", "/?lifecycle", b"", {}, "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"),
+        ("GET", "/?max-keys=2&prefix=J", b"", {}, "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"),
+    ]
+    name, key, now = "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", calendar.timegm((2013, 5, 24, 0, 0, 0))
+    for method, target, body, more, signature in examples:
+        headers = {"host": "examplebucket.s3.amazonaws.com", "x-amz-content-sha256": hashlib.sha256(body).hexdigest(),
+                   "x-amz-date": "20130524T000000Z", **more}
+        signed = f"AWS4-HMAC-SHA256 Credential={name}/20130524/us-east-1/s3/aws4_request,SignedHeaders={';'.join(sorted(headers))},Signature="
+        for tried, wanted in ((signature, None), (signature[::-1], 403)):
+            found = refusal(method, target, {**headers, "authorization": signed + tried}, "", now, body, name, key)
+            if found != wanted:
+                sys.exit(f"{method} {target} of AWS's examples with the signature {tried}: {found} instead of {wanted}")
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -246,6 +267,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(content[first:])
 
 
+examples_check()
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 server.daemon_threads = True
 server.handle_error = lambda *about: None  # a client that ends early
