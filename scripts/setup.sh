@@ -10,7 +10,7 @@ set -euo pipefail
 build=(gcc cmake ninja-build pkg-config libdnnl-dev libjansson-dev libyaml-dev libxxhash-dev libssl-dev libcurl4-openssl-dev libprotobuf-c-dev protobuf-c-compiler
        zlib1g-dev libjpeg-dev libspng-dev libwebp-dev libarchive-dev liblapack-dev libgif-dev dataset-fashion-mnist)
 mpi=(openmpi-bin libopenmpi-dev) # for CPU towers on several hosts
-check=("${mpi[@]}" libtiff-dev mpich libmpich-dev slurm-wlm libcmocka-dev iproute2 procps clang libclang-rt-dev libomp-dev strace patch curl nginx-light openssl python3 python3-pil python3-yaml python3-venv codespell locales dpkg-dev file)
+check=("${mpi[@]}" libtiff-dev mpich libmpich-dev slurm-wlm libcmocka-dev iproute2 procps clang libclang-rt-dev libomp-dev strace patch curl openssl python3 python3-pil python3-yaml python3-venv codespell locales dpkg-dev file)
 cuda=(g++ python3 python3-venv) # nvcc compiles with g++
 wheel=(dpkg-dev python3 python3-venv)
 bench=(python3-torch python3-torchvision python3-numpy)
