@@ -35,15 +35,15 @@ typedef struct ReplicaConfig {
     const char *choices; /* borrowed by replica_create: those of another device (Backend.choices_text); NULL: none */
 } ReplicaConfig;
 
-typedef struct StateRange {
+typedef struct RunningRange {
     size_t first, count; /* elements of the RUNNING arena that training updates: all but those of frozen layers */
-} StateRange;
+} RunningRange;
 
 /* The elements that an update of a phase changes. */
 typedef struct PhaseUpdate {
     OptimizerTrust *trust;      /* device memory [segment_count]; NULL unless the optimizer is LARS or LAMB */
     OptimizerSegment *segments; /* owned, as the next */
-    StateRange *ranges;
+    RunningRange *ranges;
     int segment_count, range_count;
 } PhaseUpdate;
 
@@ -105,6 +105,8 @@ size_t replica_upload_bytes(const ReplicaConfig *config, int32_t n);
 /* Set the sizes of gradients, statistics and extras of this layout in a communicator's config. */
 void replica_sum_sized(const Layout *layout, CommConfig *sum);
 
+/* The batch size for which the layout was made. */
+int32_t replica_layout_samples(const Replica *replica);
 /* NULL if it was not configured. */
 Program *replica_program(Replica *replica, int phase, int32_t n); /* of training */
 Program *replica_eval_program(Replica *replica, int32_t n);
