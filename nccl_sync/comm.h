@@ -65,7 +65,7 @@ void comm_shared_peers_progress(CommShared *shared, int64_t at_ns);
 bool comm_shared_waiting(const CommShared *shared, int process);
 
 /* The communicator for the towers of `device`: NCCL between GPUs, otherwise shared memory. Between nodes messages go over
- * MPI, which the first process of each node initializes, so a process joins once, and only the first of a program does,
+ * MPI, which the first process of each node initializes, so a process joins once, and only the first of a node does,
  * unless there is a carrier; or over TCP for GPUs, if config->master is given. ERR_UNSUPPORTED where MPI is needed and the
  * build has none. `device` is borrowed and must outlive it. */
 NODISCARD Status comm_join(const CommConfig *config, CommShared *shared, Device *device, Comm **made);
@@ -75,12 +75,12 @@ bool comm_mpi_text(char *text, size_t bytes);
 void comm_nccl_text(char *text, size_t bytes); /* "NCCL 2.28.9"; "" in builds without CUDA */
 void comm_close(Comm *comm);                   /* NULL is fine */
 
-/* Carrier: a process that keeps MPI while tower processes of a program are followed by others (link_carried.c). `place` is
- * that of the program, `control` its channel, which the carrier must not keep open. Before any thread is started. */
+/* Carrier: a process that keeps MPI while tower processes of a node are followed by others (link_carried.c). `place` is
+ * that of the node, `control` its channel, which the carrier must not keep open. Before any thread is started. */
 typedef struct Carrier Carrier;
 struct ControlPlane;
 NODISCARD Status comm_carrier_start(const Placement *place, struct ControlPlane *control, Carrier **made);
-/* At the end of the last tower processes: ends it, together with those of all programs after an orderly end. May be called
+/* At the end of the last tower processes: ends it, together with those of all nodes after an orderly end. May be called
  * repeatedly; NULL is fine. */
 void carrier_end(Carrier *carrier);
 void carrier_destroy(Carrier *carrier); /* ends it, too */

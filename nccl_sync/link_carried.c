@@ -1,5 +1,5 @@
 /* A link that outlives tower processes: a process of its own, the carrier, opens it and makes all calls, for the leaders
- * that follow each other in a program. MPI needs this: in what a launcher has started it can be initialized only once, so
+ * that follow each other in a node. MPI needs this: in what a launcher has started it can be initialized only once, so
  * the second process that tries is ended (Open MPI 4.1, MPICH 4.0).
  *
  * Leader and carrier share the memory of `Carrier`. The leader copies what it sends into a message and gives its number to a

@@ -4,7 +4,7 @@
 
 #include "nccl_sync/link.h"
 
-/* Fork the process, which opens its link when the first leader asks for one. `place`: that of the program's leader. */
+/* Fork the process, which opens its link when the first leader asks for one. `place`: that of the node's leader. */
 NODISCARD Status carrier_start(LinkOpen open, const Placement *place, struct ControlPlane *control, Carrier **made);
 /* The link of config->carrier, after that of the leader before this one has been closed. */
 NODISCARD Status link_carried_open(const CommConfig *config, Link **made);

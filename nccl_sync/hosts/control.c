@@ -1,4 +1,4 @@
-/* A control plane between programs: its frames, and what a round does with them; see control.h. */
+/* A control plane between nodes: its frames, and what a round does with them; see control.h. */
 #include "kernels/base/clock.h"
 #include "nccl_sync/hosts/control_internal.h"
 

@@ -1,11 +1,11 @@
-/* A control plane: connections between the programs of a run on several hosts. TCP; rank 0 listens, all others connect to
+/* A control plane: connections between the nodes of a run on several hosts. TCP; rank 0 listens, all others connect to
  * it. The supervisors have one, on which they control the run; the first tower processes of all hosts have another one if
  * NCCL, without MPI, connects them (nccl_sync/link_control.c).
  *
  * A frame is a head {magic, kind, bytes} and that many bytes of content; frames.def is the table of all of them. First the
- * programs meet: control_open refuses other jobs, other builds and ranks that come twice, and names those that do not come.
- * A closed connection is a dead program. After control_watch each sends a heartbeat a second, and silence that is longer than
- * the timeout is a lost program. The root cause is the first failure that rank 0 learns of, or finds: it reports it to all, and
+ * nodes meet: control_open refuses other jobs, other builds and ranks that come twice, and names those that do not come.
+ * A closed connection is a dead node. After control_watch each sends a heartbeat a second, and silence that is longer than
+ * the timeout is a lost node. The root cause is the first failure that rank 0 learns of, or finds: it reports it to all, and
  * later ones do not count. Clocks of hosts are never compared: only durations travel.
  *
  * Calls may come from several threads. */
@@ -23,26 +23,26 @@ typedef struct ControlConfig {
     const char *host;        /* this one's name; NULL: that of the machine */
     const char *master;      /* the host of rank 0 */
     int port;                /* on which rank 0 listens */
-    Secret secret;           /* which only programs of this job know */
+    Secret secret;           /* which only nodes of this job know */
     const char *secret_from; /* what it was made of */
     const char *channel;     /* of the handshake: "control", "link" */
-    const char *part;        /* of a program that holds its connections: "supervisor" */
-    bool any_build;          /* programs of other builds are welcome */
-    /* Called when the programs have not met for seconds, and once a minute from then on: "for rank 1, 2 (...)". NULL: nobody
+    const char *part;        /* of a node that holds its connections: "supervisor" */
+    bool any_build;          /* nodes of other builds are welcome */
+    /* Called when the nodes have not met for seconds, and once a minute from then on: "for rank 1, 2 (...)". NULL: nobody
      * wants to know. */
     void (*waits)(void *context, double seconds, const char *for_whom);
     void *waits_context;
     int64_t timeout_ms;
 } ControlConfig;
 
-/* Meet all programs of the job. ERR_COMM names the ranks that have not come within the timeout. */
+/* Meet all nodes of the job. ERR_COMM names the ranks that have not come within the timeout. */
 NODISCARD Status control_open(const ControlConfig *config, ControlPlane **made);
-/* Ends the connections; NULL is fine. A program that ends early with an error first reports why: control_fail. */
+/* Ends the connections; NULL is fine. A node that ends early with an error first reports why: control_fail. */
 void control_close(ControlPlane *control);
-/* In a forked child: close its copies of the descriptors, so that the death of this program is seen. */
+/* In a forked child: close its copies of the descriptors, so that the death of this node is seen. */
 void control_forget(ControlPlane *control);
 
-/* A hash of this program's file: programs of one run have the same, unless config->any_build. */
+/* A hash of this program's file: nodes of one run have the same, unless config->any_build. */
 uint64_t control_build(void);
 
 int control_rank(const ControlPlane *control);
@@ -73,20 +73,20 @@ bool control_flushed(ControlPlane *control);                           /* everyt
 
 /* ---- while towers run */
 
-/* Start heartbeats, and take silence for a lost program. */
+/* Start heartbeats, and take silence for a lost node. */
 void control_watch(ControlPlane *control);
-/* Receive what has come and send what is due; never waits. alive_ns: when a tower of this program last showed a sign of
+/* Receive what has come and send what is due; never waits. alive_ns: when a tower of this node last showed a sign of
  * life, by clock_ns(). Call several times a second. */
 void control_serve(ControlPlane *control, int64_t alive_ns);
-/* When a tower of the other programs last did, by clock_ns() of this host, as far as known; 0: unknown. It was estimated
+/* When a tower of the other nodes last did, by clock_ns() of this host, as far as known; 0: unknown. It was estimated
  * when the heartbeat came, so it moves by the delays of the network even if no tower shows any life. */
 int64_t control_others_alive(ControlPlane *control);
-/* Ask all programs to save and stop. */
+/* Ask all nodes to save and stop. */
 void control_stop(ControlPlane *control, int signal_number);
 int control_stop_asked(ControlPlane *control); /* the signal that any rank received, or 0 */
-/* Report the failure of this program to all others. Only the first failure counts. */
+/* Report the failure of this node to all others. Only the first failure counts. */
 void control_fail(ControlPlane *control, const ControlEnd *end);
-/* The first failure that this program knows of, if there is one; after control_end that of the result. */
+/* The first failure that this node knows of, if there is one; after control_end that of the result. */
 bool control_failed(ControlPlane *control, ControlEnd *failure);
 /* Whether rank 0 has left without a result, so that it cannot report anything. */
 bool control_orphaned(ControlPlane *control);
@@ -107,10 +107,10 @@ bool control_unwanted(ControlPlane *control, const ControlFile *file);
 
 /* ---- the end */
 
-/* Give the result of this program, wait for the others', and receive the one that all exit with. Ranks that are dead or
+/* Give the result of this node, wait for the others', and receive the one that all exit with. Ranks that are dead or
  * silent are not waited for long. Other threads may call control_stop, control_serve and control_leave meanwhile. */
 void control_end(ControlPlane *control, const ControlEnd *mine, ControlEnd *result);
-/* After a control_end with success, where all programs go on: as before control_watch. A rank that has left by then has failed. */
+/* After a control_end with success, where all nodes go on: as before control_watch. A rank that has left by then has failed. */
 void control_again(ControlPlane *control);
 /* control_end waits no longer, and chooses from what is known. */
 void control_leave(ControlPlane *control);

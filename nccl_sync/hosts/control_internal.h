@@ -12,7 +12,7 @@ enum {
     MESSAGES_MAX = 64 /* messages that nobody has heard */
 };
 
-/* A program at the other end, and what is known of it. */
+/* A node at the other end, and what is known of it. */
 typedef struct Peer {
     NetPeer net;
     int64_t heard_ns, alive_ns; /* when the last frame came; the last sign of life of its towers, 0: none yet */
@@ -49,7 +49,7 @@ struct ControlPlane {
     ControlHello claims; /* what the last of them said of itself */
     bool watching, welcome, go, failed, decided;
     bool orphaned; /* the connection to rank 0 has ended before the result came */
-    Silence awake; /* between rounds: silence is counted from when this program was last continued */
+    Silence awake; /* between rounds: silence is counted from when this node was last continued */
     int64_t beaten_ns;
     int stop_signal;
     ControlEnd failure, result;
@@ -86,7 +86,7 @@ __attribute__((format(printf, 4, 5))) void failure_make(ControlPlane *control, S
                                                         const char *format, ...);
 NODISCARD Status failure_status(const ControlPlane *control);
 
-/* Nothing has been heard of it for longer than the timeout, without the time in which this program was stopped itself. */
+/* Nothing has been heard of it for longer than the timeout, without the time in which this node was stopped itself. */
 bool is_silent(const ControlPlane *control, int rank);
 /* One round: wait at most wait_ms for something to happen, then take and send what there is. */
 void control_round(ControlPlane *control, int wait_ms);

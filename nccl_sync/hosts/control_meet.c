@@ -1,4 +1,4 @@
-/* How the programs of a run meet: handshakes, who is missing, opening and closing a control plane; see control.h. */
+/* How the nodes of a run meet: handshakes, who is missing, opening and closing a control plane; see control.h. */
 #include "kernels/base/clock.h"
 #include "kernels/base/open.h"
 #include "kernels/base/pause.h"
@@ -27,14 +27,14 @@ uint64_t control_build(void)
     return digest;
 }
 
-/* It is one of another number of programs, does not know the token, has seen that this rank does not, or has ended. */
+/* It is one of another number of nodes, does not know the token, has seen that this rank does not, or has ended. */
 static void pending_refuse(ControlPlane *c, const ControlHello *hello)
 {
     c->refused++;
     c->claims = *hello;
 }
 
-/* A program of this job has come. */
+/* A node of this job has come. */
 static void rank_take(ControlPlane *c, Pending *pending)
 {
     const ControlHello *hello = &pending->hello;
@@ -131,7 +131,7 @@ static Status descriptors_allow(int ranks)
                 ranks, wanted, was);
 }
 
-/* Says for whom this program waits, if that is due. */
+/* Says for whom this node waits, if that is due. */
 static void wait_note(ControlPlane *c, const char *for_whom)
 {
     int64_t now = clock_ns();

@@ -8,7 +8,7 @@
 
 enum { CONTROL_HOST_BYTES = 64, CONTROL_TEXT_BYTES = 2000 };
 
-/* How a program ended, or why a run fails. */
+/* How a node ended, or why a run fails. */
 typedef struct ControlEnd {
     int32_t rank;      /* who says so */
     int32_t status;    /* Status */
@@ -17,7 +17,7 @@ typedef struct ControlEnd {
     char message[CONTROL_TEXT_BYTES];
 } ControlEnd;
 
-/* The files that a program brings to rank 0 at its end (towers/supervisor/host_files.h). A message names none: rank 0 makes the
+/* The files that a node brings to rank 0 at its end (towers/supervisor/host_files.h). A message names none: rank 0 makes the
  * name from the kind, the sender's rank, the tower and the step. */
 typedef enum ControlFileKind {
     FILE_SAMPLES = 0,

@@ -1,4 +1,4 @@
-/* Handshake: two programs of a job prove to each other that they know its secret, before either believes the other.
+/* Handshake: two nodes of a job prove to each other that they know its secret, before either believes the other.
  *
  *     connector                                          listener
  *     HELLO: who it is, and a nonce                 ->
@@ -34,7 +34,7 @@ typedef struct Hello {
     size_t bytes;        /* at most HELLO_BYTES_MAX */
 } Hello;
 
-/* The secret of one job, from a text that its programs share and the job's number. ERR_INTERNAL if libcrypto fails. */
+/* The secret of one job, from a text that its nodes share and the job's number. ERR_INTERNAL if libcrypto fails. */
 NODISCARD Status secret_derive(const char *text, uint64_t job, Secret *secret);
 /* Random bytes. ERR_INTERNAL if the system has none. */
 NODISCARD Status random_bytes(uint8_t *bytes, size_t count);

@@ -16,7 +16,7 @@ typedef struct Child {
     int64_t warned_ns;
 } Child;
 
-/* Processes are numbered from 0 in each program; job_placement(first + number) is their place in the run. */
+/* Processes are numbered from 0 in each node; job_placement(first + number) is their place in the run. */
 typedef struct Children {
     const TrainJob *job; /* borrowed */
     Ledger *ledger;      /* owned by the supervisor, like the next */
@@ -50,7 +50,7 @@ bool child_loads(const Children *c, int r); /* it waits for its data loader */
 /* Called at every look: a process that has waited long for others is not silent when they have come. */
 void children_look(Children *c, int64_t now);
 /* The process that has been silent longest, if longer than `limit`; else -1. A process that waits for others is not the
- * cause, as long as one of them shows signs of life, or may be in another program, whose supervisor then finds it. */
+ * cause, as long as one of them shows signs of life, or may be in another node, whose supervisor then finds it. */
 int children_silent(const Children *c, int64_t now, int64_t limit);
 /* True if no process has come further for `ns`; one that waits for storage does not. */
 bool children_all_stalled(const Children *c, int64_t ns);

@@ -1,4 +1,4 @@
-/* Watching the devices of a program's processes, from the supervisor: their telemetry once a second into the ledger, and the
+/* Watching the devices of a node's processes, from the supervisor: their telemetry once a second into the ledger, and the
  * errors that end a run. A thread of its own asks, because a driver whose device is lost may not answer; no tower is slowed. */
 #pragma once
 

@@ -48,7 +48,7 @@ struct HostFiles {
     uint64_t taken; /* bytes */
     Text problems;
     char text[2048];
-    Incoming from[]; /* [programs] */
+    Incoming from[]; /* [nodes] */
 };
 
 static void file_drop(Incoming *in)
@@ -215,11 +215,11 @@ static bool file_take(void *context, int rank, ControlKind kind, const void *con
 
 Status host_files_open(const TrainJob *job, HostFiles **made)
 {
-    int programs = control_ranks(job->control);
+    int nodes = control_ranks(job->control);
     *made = NULL;
     if (!job->run_dir) return OK;
-    HostFiles *files = calloc(1, sizeof *files + (size_t)programs * sizeof *files->from);
-    if (!files) return FAIL(ERR_MEMORY, "no memory for the files of %d programs", programs);
+    HostFiles *files = calloc(1, sizeof *files + (size_t)nodes * sizeof *files->from);
+    if (!files) return FAIL(ERR_MEMORY, "no memory for the files of %d nodes", nodes);
     files->job = job;
     files->problems = text_start(files->text, sizeof files->text);
     control_take(job->control, file_take, files);

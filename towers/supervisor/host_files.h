@@ -1,4 +1,4 @@
-/* Host files: records that a program of rank N > 0 has written on its own host, brought to rank 0's run directory when the
+/* Host files: records that a node of rank N > 0 has written on its own host, brought to rank 0's run directory when the
  * run ends, by the control channel: rankN-samples.csv, rankN-bad-samples.csv, the call stacks and the capsules of its
  * towers.
  *

@@ -172,7 +172,7 @@ bool stage_due(TrainJob *job, TrainResult *result, Status *st)
 {
     int64_t step = result->stage - 1;
     if (*st != OK || step < 0) return false;
-    bool resumable = result->begun || job->resume; /* in all programs alike: others may see no checkpoint */
+    bool resumable = result->begun || job->resume; /* in all nodes alike: others may see no checkpoint */
     if (result->signal) {
         char name[SIGNAL_TEXT_BYTES];
         result->saved = resumable;

@@ -7,7 +7,7 @@
  *
  * Its loop waits for no one: what it prints goes to an outlet, files of the run are written by threads (outcome.c), devices are
  * read by one (device_watch.c), and names are looked up before it begins. A separate thread receives stop signals, which must be
- * heard while the loop's thread waits for the results of other programs.
+ * heard while the loop's thread waits for the results of other nodes.
  *
  * With several nodes (launch.h) each has a supervisor of its own, for its processes only. They share their
  * heartbeats, the first failure, stop requests and the result through the control channel, which the same thread
@@ -32,7 +32,7 @@
 
 typedef struct Supervisor {
     const TrainJob *job;   /* borrowed */
-    ControlPlane *control; /* borrowed; NULL: this is the only program */
+    ControlPlane *control; /* borrowed; NULL: this is the only node */
     Children towers;       /* this owns their memory */
     Silence awake;         /* between ticks: silence is counted from when this process itself was last continued */
     int64_t kill_at_ns;    /* 0: no process has failed yet */
@@ -45,9 +45,9 @@ typedef struct Supervisor {
     Status status;                                /* root cause */
     StatusText words;                             /* its message */
     int taken;                                    /* the process + 1 whose failure it is in the ledger; 0: none */
-    bool secondary;       /* a tower failed because another program has left; that one knows the root cause */
-    int64_t others_ns;    /* the last sign of life of other programs' towers that this one's know of */
-    bool elsewhere;       /* the failure of another program has been noticed */
+    bool secondary;       /* a tower failed because another node has left; that one knows the root cause */
+    int64_t others_ns;    /* the last sign of life of other nodes' towers that this one's know of */
+    bool elsewhere;       /* the failure of another node has been noticed */
     Heartbeat *heartbeat; /* owned; NULL: there is none */
     bool moved;           /* the run directory has gone from its name */
     DeviceWatch *devices; /* owned; NULL: they are not watched */
@@ -305,9 +305,9 @@ static bool towers_are_stuck(Supervisor *s)
     return true;
 }
 
-/* ---- other programs of the run */
+/* ---- other nodes of the run */
 
-/* Adopt the failure of another program as the root cause. `s` may already have failed as a consequence of it. */
+/* Adopt the failure of another node as the root cause. `s` may already have failed as a consequence of it. */
 static void failure_adopt(Supervisor *s, const ControlEnd *failure)
 {
     if (failure->rank == control_rank(s->control) || (s->status != OK && !s->secondary)) return;
@@ -319,7 +319,7 @@ static void failure_adopt(Supervisor *s, const ControlEnd *failure)
     status_keep(&s->words);
 }
 
-/* If the channel has received the failure of another program, release the towers that wait for its towers. */
+/* If the channel has received the failure of another node, release the towers that wait for its towers. */
 static void failure_receive(Supervisor *s)
 {
     ControlEnd failure;
@@ -347,7 +347,7 @@ static void channel_serve(Supervisor *s)
     if (number) atomic_compare_exchange_strong(&s->towers.ledger->run.stop_signal, &none, number);
 }
 
-/* All programs end with the same result, and so with the same exit code. */
+/* All nodes end with the same result, and so with the same exit code. */
 static void results_share(Supervisor *s, TrainResult *result)
 {
     ControlEnd mine = end_of(s), all;
@@ -431,7 +431,7 @@ static void stop_asked(Supervisor *s)
     children_kill(&s->towers);
 }
 
-/* A run whose directory has gone from its name saves there, wherever that is, and ends. Other programs would wait for this one's
+/* A run whose directory has gone from its name saves there, wherever that is, and ends. Other nodes would wait for this one's
  * towers, and so end at once. */
 static void directory_check(Supervisor *s)
 {
@@ -548,7 +548,7 @@ Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *result,
     hung_stack_add(&s);
     collectives_report(&s);
     result->saved = s.status == ERR_INTERRUPTED && s.towers.ledger && atomic_load(&s.towers.ledger->first_failed);
-    if (s.control) results_share(&s, result); /* other programs may take long, so signals are heard meanwhile */
+    if (s.control) results_share(&s, result); /* other nodes may take long, so signals are heard meanwhile */
     listener_end(&s);
     bool beats = !heartbeat_end(s.heartbeat);
     host_files_close(s.files, problems, sizeof problems);

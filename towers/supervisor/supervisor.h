@@ -1,4 +1,4 @@
-/* The supervisor of a program: starts one process per device, watches them, shows the console, and ends them together. */
+/* The supervisor of a node: starts one process per device, watches them, shows the console, and ends them together. */
 #pragma once
 
 #include "towers/supervisor/children.h"

@@ -18,7 +18,7 @@ static void directory_look(const TrainJob *job, TrainResult *result, Status *st)
 Status train_run(const TrainJob *job, TrainResult *result)
 {
     TrainJob now = *job;
-    if (now.control) now.max_restarts = 0; /* only the launcher can start all programs again */
+    if (now.control) now.max_restarts = 0; /* only the launcher can start all nodes again */
     Restarts restarts = {0};
     Status st;
     job_stage(&now, 0);
@@ -26,7 +26,7 @@ Status train_run(const TrainJob *job, TrainResult *result)
         st = supervise(&now, tower_process_train, result, NULL);
         directory_look(&now, result, &st);
     } while (stage_due(&now, result, &st) || restart_due(&restarts, &now, result, &st));
-    carrier_end(now.comm.carrier); /* now, as those of the other programs do */
+    carrier_end(now.comm.carrier); /* now, as those of the other nodes do */
     result->restarts = now.restarts;
     int rank = now.control ? control_rank(now.control) : 0;
     if ((result->begun || st == OK) && !result->complete && /* OK without a step: --epochs 0 */
