@@ -3,6 +3,7 @@
 #include "inception/commands/commands.h"
 #include "inception/commands/result_file.h"
 #include "inception/job/job.h"
+#include "inception/job/progress_line.h"
 #include "inception/job/remote_data.h"
 #include "inception/job/transforms.h"
 #include "inception/options/conditions.h"
@@ -163,9 +164,7 @@ out:
 static void index_progress(void *context, int64_t done, int64_t all)
 {
     (void)context;
-    if (!isatty(STDERR_FILENO)) return;
-    fprintf(stderr, done < all ? "\r%" PRId64 " of %" PRId64 " shards" : "\r\33[K", done, all);
-    fflush(stderr);
+    progress_count_show("", "shards", done, all);
 }
 
 static Status data_index(const Options *o, FILE *to)

@@ -1,5 +1,6 @@
 /* towers data info and check: describe a data set, and decode all of it; see data.h. */
 #include "inception/commands/data.h"
+#include "inception/job/progress_line.h"
 #include "kernels/base/cores.h"
 #include "towers/data/shards/shard.h"
 #include "towers/data/sources/findings.h"
@@ -19,9 +20,7 @@ int data_threads(const Options *o)
 
 void data_progress(int64_t done, int64_t all)
 {
-    if (!isatty(STDERR_FILENO)) return;
-    fprintf(stderr, done < all ? "\r%" PRId64 " of %" PRId64 " images" : "\r\33[K", done, all);
-    fflush(stderr);
+    progress_count_show("", "images", done, all);
 }
 
 Status data_open(const Options *o, const char *path, Split split, Names *problems, Source **made)

@@ -2,6 +2,7 @@
 #include "inception/job/cached_weights.h"
 
 #include "inception/job/download.h"
+#include "inception/job/progress_line.h"
 
 Status cache_folder(const char *kind, char path[PATH_BYTES])
 {
@@ -54,8 +55,7 @@ static void progress_show(void *context, int64_t done, int64_t all)
 static void again_show(void *context, const char *line)
 {
     const Shown *shown = context;
-    if (shown->tty) fputs("\r\33[K", stderr);
-    text_printf(stderr, "%s\n", line);
+    progress_line_message(&(ProgressLine){.tty = shown->tty}, line);
 }
 
 /* Who can change the answers of a server can also make a file whose digest begins with a few given digits. */

@@ -2,6 +2,7 @@
 #include "inception/job/job.h"
 
 #include "inception/job/notes.h"
+#include "inception/job/progress_line.h"
 #include "inception/job/remote_data.h"
 #include "inception/job/run_argument.h"
 #include "inception/job/trained_classes.h"
@@ -85,10 +86,7 @@ static Status usual_data_find(const Options *o, const Model *model, const char *
 static void progress_show(void *context, int64_t done, int64_t all)
 {
     (void)context;
-    if (!isatty(STDERR_FILENO)) return;
-    fprintf(stderr, done < all ? "\rscanning the data: %" PRId64 " of %" PRId64 " classes or shards" : "\r\33[K", done,
-            all);
-    fflush(stderr);
+    progress_count_show("scanning the data: ", "classes or shards", done, all);
 }
 
 SourceConfig job_source(const Options *o, const JobFiles *files, const char *path, const Model *model)

@@ -4,6 +4,7 @@
 #include "inception/job/cache_limit.h"
 #include "inception/job/cached_weights.h"
 #include "inception/job/notes.h"
+#include "inception/job/progress_line.h"
 #include "inception/options/settle.h"
 #include "kernels/base/clock.h"
 #include "towers/data/remote/remote_fetch.h"
@@ -17,39 +18,35 @@
 /* ---- progress: one line on a terminal; elsewhere a line at each tenth */
 
 typedef struct BringShown {
-    bool tty, begun;
-    int tenth;         /* of `missing` */
-    int64_t missing;   /* bytes; more once an index says what it lists */
-    int64_t since, at; /* ns: the beginning, and the last line */
+    ProgressLine line;
+    int tenth;       /* of `missing` */
+    int64_t missing; /* bytes; more once an index says what it lists */
+    int64_t since;   /* ns: the beginning */
 } BringShown;
 
 static void state_show(void *context, const CacheState *state)
 {
-    enum { EVERY_MS = 200 };
     BringShown *shown = context;
-    int64_t now = clock_ns();
-    double seconds = (double)(now - shown->since) / 1e9;
+    double seconds = (double)(clock_ns() - shown->since) / 1e9;
     if (state->missing != shown->missing) shown->tenth = 0;
     shown->missing = state->missing;
     int tenth = state->missing ? (int)(10 * state->came / state->missing) : 0;
-    bool due = shown->tty ? now - shown->at > EVERY_MS * INT64_C(1000000) : tenth > shown->tenth;
+    bool due = shown->line.tty ? progress_line_due(&shown->line) : tenth > shown->tenth;
     if (!due) return;
-    shown->at = now;
     shown->tenth = tenth;
-    shown->begun = true;
-    if (shown->tty) fputc('\r', stderr);
     fprintf(stderr, "bringing the data: %d of %d objects, %.1f of %.1f MB, %.1f MB/s", state->brought, state->wanted,
             (double)state->came / 1e6, (double)state->missing / 1e6,
             (double)state->came / 1e6 / (seconds > 0 ? seconds : 1));
-    fputs(shown->tty ? "\33[K" : "\n", stderr);
-    fflush(stderr);
+    if (shown->line.tty)
+        progress_line_close();
+    else
+        fputc('\n', stderr);
 }
 
 static void again_show(void *context, const char *line)
 {
     const BringShown *shown = context;
-    if (shown->tty) fputs("\r\33[K", stderr);
-    text_printf(stderr, "%s\n", line);
+    progress_line_message(&shown->line, line);
 }
 
 /* ---- bringing */
@@ -113,12 +110,12 @@ static Status set_bring(const Options *o, const char *address, bool view, Remote
     char usual[PATH_BYTES];
     S3Access *s3;
     CacheConfig config;
-    BringShown shown = {.tty = isatty(STDERR_FILENO), .since = clock_ns()};
+    BringShown shown = {.line = progress_line(), .since = clock_ns()};
     TRY(cache_configure(o, address, &shown, usual, &s3, &config));
     Status st = view ? remote_set_view(&config, address, set) : remote_set_bring(&config, address, set);
     if (st == OK && !view) st = room_hold(&config, &set->objects); /* it is read as files of this machine */
     s3_access_free(s3);
-    if (shown.tty && shown.begun) fputs("\r\33[K", stderr);
+    progress_line_end(&shown.line);
     TRY(st);
     set_line(set, config.dir, (double)(clock_ns() - shown.since) / 1e9, line, bytes);
     return OK;

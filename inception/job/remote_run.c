@@ -3,35 +3,29 @@
 
 #include "inception/job/foreign_settings.h"
 #include "inception/job/notes.h"
+#include "inception/job/progress_line.h"
 #include "inception/options/settle.h"
-#include "kernels/base/clock.h"
 #include "towers/run_store/bring.h"
 
 typedef struct RunShown {
     const Options *options;
-    bool tty, begun;
-    int64_t at;      /* ns: of the last line */
+    ProgressLine line;
     char left[1024]; /* settings that are left out, "": none */
 } RunShown;
 
 static void run_show(void *context, const char *name, int64_t done, int64_t all)
 {
-    enum { EVERY_MS = 200 };
     RunShown *shown = context;
-    int64_t now = clock_ns();
-    if (!shown->tty || now - shown->at < EVERY_MS * INT64_C(1000000)) return;
-    shown->at = now;
-    shown->begun = true;
-    text_printf(stderr, "\rbringing the run: %s, %.1f of %.1f MB\33[K", name, (double)done / 1e6,
+    if (!progress_line_due(&shown->line)) return;
+    text_printf(stderr, "bringing the run: %s, %.1f of %.1f MB", name, (double)done / 1e6,
                 (double)(all < 0 ? done : all) / 1e6);
-    fflush(stderr);
+    progress_line_close();
 }
 
 static void run_again(void *context, const char *line)
 {
     const RunShown *shown = context;
-    if (shown->tty) fputs("\r\33[K", stderr);
-    text_printf(stderr, "%s\n", line);
+    progress_line_message(&shown->line, line);
 }
 
 static void foreign_note(void *context, const char *flag, const char *value)
@@ -52,7 +46,7 @@ Status remote_run_bring(Options *o, const char *root, JobFiles *files)
 {
     char path[PATH_BYTES];
     BroughtRun brought;
-    RunShown shown = {.options = o, .tty = isatty(STDERR_FILENO)};
+    RunShown shown = {.options = o, .line = progress_line()};
     TRY(run_store_check(o->resume, "--resume"));
     if (o->dry_run || o->print_config)
         return FAIL(
@@ -70,7 +64,7 @@ Status remote_run_bring(Options *o, const char *root, JobFiles *files)
                             .context = &shown};
     TRY(path_join(path, root, o->experiment ? o->experiment : strrchr(o->resume, '/') + 1));
     Status st = run_bring(&store, path, &brought);
-    if (shown.begun) fputs("\r\33[K", stderr);
+    progress_line_end(&shown.line);
     TRY(st);
     if (brought.here)
         job_note(files, "%s is here already, up to step %" PRId64 ", in %s: nothing was brought", o->resume,

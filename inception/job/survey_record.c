@@ -1,6 +1,7 @@
 /* The survey of a training's images: made before the first step, kept beside the index of the set, said in the header of the
  * run, and recorded as RUN/survey.json; see job.h. */
 #include "inception/job/job.h"
+#include "inception/job/progress_line.h"
 
 #include <xxhash.h>
 
@@ -13,9 +14,7 @@ enum { LOOKED_MOST = 200000, DECODED = 256, EXAMPLES = 20, VERSION = 3, LINES = 
 static void progress_show(void *context, int64_t done, int64_t all)
 {
     (void)context;
-    if (!isatty(STDERR_FILENO)) return;
-    fprintf(stderr, done < all ? "\rlooking at the images: %" PRId64 " of %" PRId64 : "\r\33[K", done, all);
-    fflush(stderr);
+    progress_count_show("looking at ", "images", done, all);
 }
 
 /* ---- kept beside the index */

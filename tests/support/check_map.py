@@ -69,7 +69,7 @@ TO_STORAGE_ELSEWHERE = {"towers/guard/batch_max.c": 1, "towers/guard/stack.c": 1
                         "towers/store/run_dir.c": 4}
 TIME = re.compile(r"\b[A-Z][A-Z0-9_]*_(?:NS|US|MS|S|SECONDS|MINUTES)\s*(?:=\s*)?\(?[0-9.]")
 # How long something is measured or drawn, how often rows are gathered, the patience with servers of others.
-TIMES_ELSEWHERE = {"kernels/base/timeouts.h", "inception/commands/data.c", "inception/commands/profile.c", "inception/job/remote_data.c", "inception/job/remote_run.c", "towers/remote/cache_bring.c",
+TIMES_ELSEWHERE = {"kernels/base/timeouts.h", "inception/commands/data.c", "inception/commands/profile.c", "inception/job/progress_line.c", "towers/remote/cache_bring.c",
                    "towers/remote/causes.c", "towers/remote/s3.c", "towers/remote/transport.c",
                    "towers/data/listing/index.c", "towers/train/console.c", "towers/train/step_record.c"}
 BY_MOST = re.compile(r"\[[^\]\n]*\bTOWERS_MAX\b[^\]\n]*\](?=\s*[;,=)\[])")
