@@ -512,6 +512,53 @@ static void signals_block(Supervisor *s)
     signal(SIGHUP, SIG_IGN);
 }
 
+/* The towers, and what is started beside them. What fails is the root cause, and ends the towers that have begun. */
+static Status run_start(Supervisor *s, TowerMain tower_main)
+{
+    const TrainJob *job = s->job;
+    Status st = children_create(job, &s->towers);
+    if (st == OK) console_start(&s->console, job, s->towers.ledger);
+    outlet_open(OUTLET_STDERR);
+    outlets_pause();
+    if (st == OK) st = children_start(&s->towers, tower_main, &s->old_mask);
+    outlets_resume();
+    if (st == OK && s->control && control_rank(s->control) == 0) st = host_files_open(job, &s->files);
+    if (st == OK) st = listener_start(s);
+    if (st != OK) {
+        root_cause(s, st);
+        children_kill(&s->towers);
+        return st;
+    }
+    if (tower_main == tower_process_train) s->heartbeat = heartbeat_start(job, s->towers.ledger);
+    if (tower_main != tower_process_eval)
+        s->devices = device_watch_start(job, s->towers.ledger, s->towers.first, s->towers.count);
+    return OK;
+}
+
+/* Why the run has ended, on all nodes alike. */
+static void cause_settle(Supervisor *s, TrainResult *result)
+{
+    if (s->towers.ledger) failure_settle(s);
+    if (s->status != OK) devices_check(s);
+    result->unanswered = !device_watch_end(s->devices);
+    hung_stack_add(s);
+    collectives_report(s);
+    result->saved = s->status == ERR_INTERRUPTED && s->towers.ledger && atomic_load(&s->towers.ledger->first_failed);
+    if (s->control) results_share(s, result); /* other nodes may take long, so signals are heard meanwhile */
+}
+
+/* What a tower that cannot be ended, or a thread that still reads, may use stays. */
+static void memory_release(Supervisor *s, const TrainResult *result, bool beats, Ledger **ledger)
+{
+    children_free(&s->towers);
+    pthread_sigmask(SIG_SETMASK, &s->old_mask, NULL);
+    if (!result->abandoned) comm_shared_destroy(s->towers.shared);
+    if (ledger && s->towers.ledger)
+        *ledger = s->towers.ledger;
+    else if (!result->abandoned && !beats && !result->unanswered)
+        ledger_destroy(s->towers.ledger);
+}
+
 Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *result, Ledger **ledger)
 {
     Supervisor s = {.job = job,
@@ -520,35 +567,15 @@ Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *result,
                     .stop_at_once = tower_main != tower_process_train,
                     .started = time(NULL)};
     char problems[2048];
-    signals_block(&s);
-    Status st = children_create(job, &s.towers);
-    if (st == OK) console_start(&s.console, job, s.towers.ledger);
-    outlet_open(OUTLET_STDERR);
-    outlets_pause();
-    if (st == OK) st = children_start(&s.towers, tower_main, &s.old_mask);
-    outlets_resume();
-    if (st == OK && s.control && control_rank(s.control) == 0) st = host_files_open(job, &s.files);
-    if (st == OK) st = listener_start(&s);
-    if (st != OK) {
-        root_cause(&s, st);
-        children_kill(&s.towers);
-    }
-    if (st == OK && tower_main == tower_process_train) s.heartbeat = heartbeat_start(job, s.towers.ledger);
-    if (st == OK && tower_main != tower_process_eval)
-        s.devices = device_watch_start(job, s.towers.ledger, s.towers.first, s.towers.count);
     bool stuck = false;
+    signals_block(&s);
+    Status started = run_start(&s, tower_main);
     while (s.towers.alive > 0 && !(stuck = towers_are_stuck(&s))) tick(&s);
-    if (s.towers.ledger && st == OK) {
+    if (s.towers.ledger && started == OK) {
         result_fill(&s, result);
         console_end(&s.console);
     }
-    if (s.towers.ledger) failure_settle(&s);
-    if (s.status != OK) devices_check(&s);
-    result->unanswered = !device_watch_end(s.devices);
-    hung_stack_add(&s);
-    collectives_report(&s);
-    result->saved = s.status == ERR_INTERRUPTED && s.towers.ledger && atomic_load(&s.towers.ledger->first_failed);
-    if (s.control) results_share(&s, result); /* other nodes may take long, so signals are heard meanwhile */
+    cause_settle(&s, result);
     listener_end(&s);
     bool beats = !heartbeat_end(s.heartbeat);
     host_files_close(s.files, problems, sizeof problems);
@@ -556,12 +583,6 @@ Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *result,
     result->abandoned = stuck;
     result->moved = s.moved;
     if (s.moved) result->signal = 0; /* nobody has sent one */
-    children_free(&s.towers);
-    pthread_sigmask(SIG_SETMASK, &s.old_mask, NULL);
-    if (!stuck) comm_shared_destroy(s.towers.shared);
-    if (ledger && s.towers.ledger)
-        *ledger = s.towers.ledger;
-    else if (!stuck && !beats && !result->unanswered)
-        ledger_destroy(s.towers.ledger);
+    memory_release(&s, result, beats, ledger);
     return s.status == OK ? OK : status_restore(s.status, &s.words);
 }
