@@ -267,44 +267,58 @@ static void places_settle(int64_t size, int64_t *start, int64_t *end)
     *end = *end < -size ? 0 : *end < 0 ? *end + size : *end > size ? size : *end;
 }
 
-void build_slice(OnnxWalk *w, const OnnxNode *node)
+/* The parts that a Slice takes, each of an axis. */
+typedef struct Ranges {
+    int count;
+    int64_t start[NET_FILE_RANK], end[NET_FILE_RANK], axes[NET_FILE_RANK];
+} Ranges;
+
+/* False: refused. */
+static bool ranges_read(OnnxWalk *w, const OnnxNode *node, Ranges *r)
 {
-    int64_t start[NET_FILE_RANK], end[NET_FILE_RANK], axes[NET_FILE_RANK], steps[NET_FILE_RANK];
-    Active *a = walk_active(w, node, 0);
-    int count = node_ints(w, node, 1, "starts", start, NET_FILE_RANK);
-    bool known = a && count >= 0 && node_ints(w, node, 2, "ends", end, NET_FILE_RANK) == count;
+    int64_t steps[NET_FILE_RANK];
+    const Active *a = walk_active(w, node, 0);
+    int count = r->count = node_ints(w, node, 1, "starts", r->start, NET_FILE_RANK);
+    bool known = a && count >= 0 && node_ints(w, node, 2, "ends", r->end, NET_FILE_RANK) == count;
     bool named = onnx_attribute(node, "axes") || walk_in(w, node, 3), stepped = walk_in(w, node, 4);
-    known = known && (!named || node_ints(w, node, 3, "axes", axes, NET_FILE_RANK) == count) &&
+    known = known && (!named || node_ints(w, node, 3, "axes", r->axes, NET_FILE_RANK) == count) &&
             (!stepped || node_ints(w, node, 4, "steps", steps, NET_FILE_RANK) == count);
     for (int i = 0; known && i < count; i++) {
-        if (!named) axes[i] = i;
+        if (!named) r->axes[i] = i;
         known = !stepped || steps[i] == 1;
     }
-    if (!known) {
-        walk_refuse(w, node, "expected one range, without gaps, that is known before the network runs");
-        return;
-    }
-    if (!node_axes_settle(w, node, axes, count, a->order.rank)) return;
-    if (!walk_value(w, node->in[0]).id) return;
+    if (known) return node_axes_settle(w, node, r->axes, count, a->order.rank);
+    walk_refuse(w, node, "expected one range, without gaps, that is known before the network runs");
+    return false;
+}
+
+/* A part of the channels is a value of its own; one of rows and columns is a border of fewer pixels. */
+void build_slice(OnnxWalk *w, const OnnxNode *node)
+{
+    Ranges r;
+    if (!ranges_read(w, node, &r)) return;
+    Active *a = walk_active(w, node, 0);
+    Value x = walk_value(w, node->in[0]);
+    if (!x.id) return;
     Active to = *a;
     to.node = node;
-    to.base = walk_value(w, node->in[0]);
+    to.base = x;
     to.curve = NULL;
-    for (int i = 0; i < count; i++) {
-        int axis = (int)axes[i];
+    for (int i = 0; i < r.count; i++) {
+        int axis = (int)r.axes[i];
         int64_t size = order_dim(&a->order, axis);
-        places_settle(size, &start[i], &end[i]);
-        if (start[i] == 0 && end[i] == size) continue;
-        if (count == 1 && end[i] > start[i] && axis_is(&a->order, axis) == AXIS_CHANNEL &&
-            order_size(&a->order, AXIS_CHANNEL) == size) {
-            give_channels(w, node, 0, axis, start[i], end[i] - start[i]);
+        places_settle(size, &r.start[i], &r.end[i]);
+        int64_t start = r.start[i], end = r.end[i];
+        bool channels = axis_is(&a->order, axis) == AXIS_CHANNEL;
+        if (start == 0 && end == size) continue;
+        if (r.count == 1 && end > start && channels && order_size(&a->order, AXIS_CHANNEL) == size) {
+            give_channels(w, node, 0, axis, start, end - start);
             return;
         }
-        bool channels = axis_is(&a->order, axis) == AXIS_CHANNEL;
-        if (end[i] > start[i] && border_add(&to, axis, -start[i], end[i] - size)) continue;
+        if (end > start && border_add(&to, axis, -start, end - size)) continue;
         walk_refuse(w, node, "%s",
-                    end[i] <= start[i] ? "it leaves nothing of an axis"
-                    : channels && count > 1
+                    end <= start ? "it leaves nothing of an axis"
+                    : channels && r.count > 1
                         ? "it takes a part of the channels and of another axis; expected one of both"
                         : not_in_memory);
         return;
