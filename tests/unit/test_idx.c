@@ -241,7 +241,9 @@ TEST_WITH(test_dataset, scratch_make, scratch_drop)
     assert_int_equal(sample_read(d, -1, pixels, sizeof pixels, &label), ERR_ARG);
 
     labels.data[8] = 5;
-    write_file(inner, "train-labels-idx1-ubyte", &labels); /* plain comes first */
+    gz = zipped(labels.data, labels.size);
+    write_file(inner, "train-labels-idx1-ubyte.gz", &gz);
+    write_file(inner, "train-labels-idx1-ubyte", &labels);
     assert_int_equal(source_open(&(SourceConfig){.path = inner}, SPLIT_TRAIN, &again), OK);
     assert_memory_not_equal(info->fingerprint, source_info(again)->fingerprint, sizeof info->fingerprint);
     source_close(again);
@@ -321,6 +323,41 @@ TEST_WITH(test_own_classes, scratch_make, scratch_drop)
     source_close(d);
 }
 
+/* Numbers that are the places of their lines, from 0 or 1, and numbers that are part of names. */
+TEST_WITH(test_numbered_classes, scratch_make, scratch_drop)
+{
+    static const char *const lists[] = {"0: cat\n1: dog\n2: owl\n", "1 , cat\n2 , dog\n3 , owl\n",
+                                        "9: cat\n3 of hearts\n1: owl\n", "2012 Audi\n1999 BMW\n7\n"};
+    Content images = images_of(1, 1, 1, 1), labels = labels_of(1, "\2", 1);
+    write_file(scratch, "train-images-idx3-ubyte", &images);
+    write_file(scratch, "train-labels-idx1-ubyte", &labels);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        Source *d = NULL;
+        write_text(scratch, "classes.txt", lists[i]);
+        assert_int_equal(source_open(&(SourceConfig){.path = scratch}, SPLIT_TRAIN, &d), OK);
+        assert_int_equal(source_info(d)->classes, 3);
+        source_close(d);
+    }
+}
+
+/* A packed file beside the plain one that it was packed from, and beside another one. */
+TEST_WITH(test_packed_beside_plain, scratch_make, scratch_drop)
+{
+    Content images = images_of(2, 1, 1, 2), labels = labels_of(2, "\0\1", 2), others = labels_of(2, "\1\0", 2);
+    Content packed = zipped(labels.data, labels.size), other = zipped(others.data, others.size);
+    Source *d = NULL;
+    write_file(scratch, "train-images-idx3-ubyte", &images);
+    write_file(scratch, "train-labels-idx1-ubyte", &labels);
+    write_file(scratch, "train-labels-idx1-ubyte.gz", &packed);
+    assert_int_equal(source_open(&(SourceConfig){.path = scratch}, SPLIT_TRAIN, &d), OK);
+    source_close(d);
+    write_file(scratch, "train-labels-idx1-ubyte.gz", &other);
+    expect_no_set(scratch, ERR_FORMAT, "differ, and each could be the labels: keep one of them");
+    other.size = 9; /* cut off */
+    write_file(scratch, "train-labels-idx1-ubyte.gz", &other);
+    expect_no_set(scratch, ERR_FORMAT, "differ, and each could be the labels: keep one of them");
+}
+
 TEST_WITH(test_own_classes_refused, scratch_make, scratch_drop)
 {
     char path[PATH_BYTES], many[2 * 257 + 1];
@@ -333,6 +370,10 @@ TEST_WITH(test_own_classes_refused, scratch_make, scratch_drop)
     expect_no_set(scratch, ERR_FORMAT, "classes.txt': line 2: expected the name of class 1, found nothing");
     write_text(scratch, "classes.txt", "cat\nd\tg\nowl\n");
     expect_no_set(scratch, ERR_FORMAT, "line 2: expected the name of class 1, found control characters");
+    write_text(scratch, "classes.txt", "2: cat\n1: dog\n0: owl\n");
+    expect_no_set(scratch, ERR_FORMAT, "line 1: '2: cat' has another number than its place says");
+    write_text(scratch, "classes.txt", "0,cat\n2,dog\n1,owl\n");
+    expect_no_set(scratch, ERR_FORMAT, "line 2: '2,dog' has another number than its place says");
     write_text(scratch, "classes.txt", "");
     expect_no_set(scratch, ERR_FORMAT, "is empty");
     for (int i = 0; i < 257; i++) memcpy(many + 2 * i, "a\n", 3);

@@ -384,8 +384,12 @@ static int by_hash(const void *a, const void *b)
 
 static bool names_alike(const char *a, const char *b, char why[ALIKE_BYTES])
 {
+    if (*a && !strcmp(a, b)) {
+        snprintf(why, ALIKE_BYTES, "they are equal");
+        return true;
+    }
     if (look_alike(a, b, why)) return true;
-    if (number_of(a) < 0 || number_of(a) != number_of(b) || !strcmp(a, b)) return false;
+    if (number_of(a) < 0 || number_of(a) != number_of(b)) return false;
     snprintf(why, ALIKE_BYTES, "both are the number %" PRId32, number_of(a));
     return true;
 }

@@ -33,6 +33,32 @@ static const char *name_behind(const char *line, int number, bool numbered)
     return end != line && *end == ':' && value == number ? end + 1 : NULL;
 }
 
+/* The number at the beginning of a name, before ':', ',', ';' or '='; -1: it has none. */
+static long number_ahead(const char *name)
+{
+    size_t digits = strspn(name, "0123456789"), blanks = strspn(name + digits, " ");
+    bool listed = digits && digits < 10 && name[digits + blanks] && strchr(":,;=", name[digits + blanks]);
+    return listed ? strtol(name, NULL, 10) : -1;
+}
+
+/* A list that numbers its classes has them in this order, from 0 or 1. */
+static Status numbers_check(const Names *names, const char *path)
+{
+    long first = names->count ? number_ahead(names->name[0]) : -1;
+    int wrong = -1;
+    for (int i = 0; i < names->count; i++) {
+        long number = number_ahead(names->name[i]);
+        if (number < 0) return OK;
+        if (wrong < 0 && (first > 1 || number != first + i)) wrong = i;
+    }
+    return wrong < 0
+               ? OK
+               : FAIL(ERR_FORMAT,
+                      "'%s': line %d: '%.100s' has another number than its place says: the first line is the name of "
+                      "the first class, and so on; bring the lines into this order",
+                      path, wrong + 1, names->name[wrong]);
+}
+
 static Status names_read(FILE *from, const char *path, int most, Names *names)
 {
     Status st = OK;
@@ -61,6 +87,7 @@ static Status names_read(FILE *from, const char *path, int most, Names *names)
     }
     if (st == OK && ferror(from)) st = FAIL(ERR_IO, "cannot read '%s': %s", path, strerror(errno));
     if (st == OK && names->count == 0) st = FAIL(ERR_FORMAT, "'%s' is empty: expected one class name per line", path);
+    if (st == OK) st = numbers_check(names, path);
     free(line);
     return st;
 }

@@ -299,8 +299,48 @@ static void variant_name(Split split, int dimensions, int variant, const char *e
              dimensions + variant / 2, ending);
 }
 
-/* The file of a split in a folder; path is "" if there is none. A packed file counts where no plain one of its kind is there, which
- * it was packed from. Equal files may have several names; of others none is guessed to be the right one. */
+/* The size of a file modulo 2^32, and its CRC-32, as the end of a packed one has them. */
+static Status plain_sum(const char *path, uint32_t sum[2])
+{
+    Status st = OK;
+    int fd;
+    uint64_t bytes;
+    uint8_t *part = malloc(STREAM_BYTES);
+    if (!part) return FAIL(ERR_MEMORY, "no memory to compare '%s'", path);
+    uLong crc = crc32(0, NULL, 0);
+    TRY_OUT(file_open(path, OF_USER, ERR_FORMAT, UINT64_MAX, &fd, &bytes));
+    for (uint64_t at = 0; at < bytes && st == OK; at += STREAM_BYTES) {
+        size_t count = bytes - at < STREAM_BYTES ? (size_t)(bytes - at) : STREAM_BYTES;
+        st = file_pread(fd, path, at, part, count);
+        if (st == OK) crc = crc32(crc, part, (uInt)count);
+    }
+    close(fd);
+    sum[0] = (uint32_t)crc;
+    sum[1] = (uint32_t)bytes;
+out:
+    free(part);
+    return st;
+}
+
+/* Whether a packed file says at its end that it holds what a plain one does. */
+static Status packed_equal(const char *plain, const char *packed, bool *equal)
+{
+    enum { FOOT = 8, LEAST = 18 };
+    uint8_t foot[FOOT] = {0};
+    uint32_t sum[2];
+    uint64_t bytes;
+    int fd;
+    TRY(plain_sum(plain, sum));
+    TRY(file_open(packed, OF_USER, ERR_FORMAT, UINT64_MAX, &fd, &bytes));
+    Status st = bytes < LEAST ? OK : file_pread(fd, packed, bytes - FOOT, foot, FOOT);
+    close(fd);
+    *equal = bytes >= LEAST;
+    for (int i = 0; i < FOOT; i++) *equal = *equal && foot[i] == (uint8_t)(sum[i / 4] >> (8 * (i % 4)));
+    return st;
+}
+
+/* The file of a split in a folder; path is "" if there is none. Equal files may have several names, one of them packed; of others
+ * none is guessed to be the right one. */
 static Status find_file(const char *folder, Split split, int dimensions, char path[PATH_MAX])
 {
     char name[NAME_BYTES], file[PATH_MAX];
@@ -308,10 +348,10 @@ static Status find_file(const char *folder, Split split, int dimensions, char pa
     path[0] = 0;
     for (int i = 0; i < 2 * variants; i++) {
         int variant = i % variants, packed = i / variants;
-        bool equal = packed && *path && found / 2 == variant / 2;
+        bool equal = false, beside = packed && *path && found / 2 == variant / 2;
         variant_name(split, dimensions, variant, packed ? ".gz" : "", name);
         if (!is_file(folder, name, file)) continue;
-        if (*path && !equal) TRY(files_equal(path, file, &equal));
+        if (*path) TRY((beside && !ends_with(path, ".gz") ? packed_equal : files_equal)(path, file, &equal));
         if (*path && !equal)
             return FAIL(ERR_FORMAT, "'%s' and '%s' differ, and each could be the %s: keep one of them", path, file,
                         kind_of(dimensions));
