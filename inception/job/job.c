@@ -101,6 +101,26 @@ static void cycle_fill(const Options *o, TrainJob *job)
     job->same_batch = o->critic_batches == CRITIC_BATCHES_SAME;
 }
 
+/* ---- what begins after the end */
+
+/* A size or a rate of a schedule that is not reached: a run that is to go on says so by --stop-epoch. */
+static void unreached_note(const Options *o, JobFiles *files, const char *schedule, double epoch, const char *result)
+{
+    if (options_use(o) != USE_LEARN || o->epochs == 0 || epoch < (double)o->epochs) return;
+    job_note(files,
+             "warning: %s: its last part begins after %g epochs and is not reached by --epochs %" PRId64
+             "%s; to train a part of a longer run, give the whole in --epochs and its end in --stop-epoch",
+             schedule, epoch, o->epochs, result);
+}
+
+static void sides_note(const Options *o, JobFiles *files)
+{
+    const TrainJob *job = &files->job;
+    if (!job->side_count) return;
+    unreached_note(o, files, "--img-size-schedule", (double)job->sides[job->side_count - 1].epoch,
+                   ", so that evaluations have a size that was not trained");
+}
+
 /* What follows from the options and the model alone. */
 static Status model_fill(const Options *o, JobFiles *files)
 {
@@ -121,6 +141,7 @@ static Status model_fill(const Options *o, JobFiles *files)
     optimizer_fill(o, &job->optimizer);
     cycle_fill(o, job);
     TRY(job_sides_check(job));
+    sides_note(o, files);
     return job_rates(o, files);
 }
 
@@ -141,6 +162,7 @@ static Status schedule_fill(const Options *o, JobFiles *files, Schedule *schedul
     bool pieces = o->sched == SCHEDULE_PIECEWISE;
     if (pieces && !o->lr_schedule) return FAIL(ERR_ARG, "--sched piecewise needs --lr-schedule, e.g. '0.1;30;0.01'");
     if (pieces) TRY(schedule_parse_pieces(o->lr_schedule, schedule));
+    if (pieces) unreached_note(o, files, "--lr-schedule", schedule->piece_epoch[schedule->pieces - 1], "");
     double first = schedule->lr; /* of piecewise, that of the first piece */
     const char *name = pieces ? "the first rate of --lr-schedule" : "--lr";
     bool ends_at_min = o->sched != SCHEDULE_CONSTANT && !pieces;

@@ -112,6 +112,20 @@ else
     left_out "--img-size-schedule in several programs: this build has no MPI, or mpirun is missing"
 fi
 
+# ---- what the epochs of a run do not reach is said
+says_unreached() { # 1 or 0, ARGUMENT...: with or without the warning
+    "$towers" train inception_mini --data-path data --max-steps 1 -b 8 "${@:2}" >out 2>err </dev/null || complain "$*: $(cat err)"
+    [[ $(grep -c "warning: --$schedule: its last part begins after 2 epochs and is not reached by --epochs" err) == "$1" ]] || complain "$*: $(cat err)"
+}
+for schedule in "img-size-schedule 8:0,12:2" "lr-schedule 0.1;2;0.01 --sched piecewise"; do
+    read -ra words <<<"--$schedule"
+    schedule=${schedule%% *}
+    says_unreached 1 "${words[@]}" --epochs 2
+    says_unreached 1 "${words[@]}" --epochs 1
+    says_unreached 0 "${words[@]}" --epochs 3
+    says_unreached 0 "${words[@]}" --epochs 3 --stop-epoch 1
+done
+
 # ---- refused
 refused() { refuses '[25]' "$1" "$towers" train "$2" --data-path data --dry-run "${@:3}"; } # TEXT MODEL ARGUMENT...
 for wrong in 8:1 8 "8:0," 8:0,12 8:0,12:0 12:0,8:1 8:0x,12:1 8:0,12:1:2 -8:0 0:0 5000:0 ''; do
