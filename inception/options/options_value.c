@@ -140,6 +140,18 @@ Status address_check(const char *text, const char *label)
                 label, (int)scheme, text, (int)scheme, text);
 }
 
+/* Shells replace '~' at the beginning of a word alone, so files, variables and --flag=~/... keep it, and a folder of this name would
+ * be made. */
+static Status home_check(const char *text, const char *label)
+{
+    return *text != '~' || (text[1] && text[1] != '/')
+               ? OK
+               : FAIL(ERR_ARG,
+                      "%s: nobody has replaced the '~' of '%s' by your home folder: write the whole path (./~ for a "
+                      "folder of this name)",
+                      label, text);
+}
+
 Status read_value(const OptionInfo *info, const char *text, const char *label, OptionValue *value)
 {
     switch (info->type) {
@@ -161,6 +173,7 @@ Status read_value(const OptionInfo *info, const char *text, const char *label, O
                     "leave that out",
                     label);
     if (place && !(info->remote && is_address(text))) TRY(address_check(text, label));
+    if (place) TRY(home_check(text, label));
     value->text = text;
     return OK;
 }

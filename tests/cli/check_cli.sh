@@ -60,6 +60,12 @@ refused "did you mean inception_v3?" info Inception-V3
 refused "usage: towers COMMAND [OPTIONS]" -h train
 refused "no image given; usage: towers predict" predict runs/first
 TOWERS_LR=1e refused "TOWERS_LR: '1e'" train $model
+for home in '~' '~/runs'; do # as files, variables and --flag=~/... have it
+    refused "--output-dir: nobody has replaced the '~' of '$home' by your home folder" train $model "--output-dir=$home"
+    TOWERS_DATA_PATH=$home refused "TOWERS_DATA_PATH: nobody has replaced the '~'" train $model
+    echo "pretrained: '$home'" >"$work/home.yaml"
+    refused "nobody has replaced the '~' of '$home'" train $model --config "$work/home.yaml"
+done
 TOWERS_BATCH_SIE=8 refused "--batch-size" train $model
 
 # what cannot fit into memory is refused at once
