@@ -421,6 +421,24 @@ static bool calibration_goes(const Options *o)
     return !o->calibrate && option_origin(o, "calibrate") == ORIGIN_COMMAND_LINE;
 }
 
+/* A network is surer of images that it has learned than of any others, so a temperature that was fitted to them says too much. */
+static Status calibration_check(const Options *o, const JobFiles *files)
+{
+    json_t *facts;
+    char own[33];
+    const uint64_t *print = source_info(files->test)->fingerprint;
+    TRY(facts_read(o, files->trained, &facts));
+    const char *trained = json_word(facts, "data_fingerprint");
+    snprintf(own, sizeof own, "%016" PRIx64 "%016" PRIx64, print[0], print[1]);
+    bool learned = o->split == PART_TRAIN || (trained && !strcmp(trained, own));
+    json_decref(facts);
+    return learned ? FAIL(ERR_ARG,
+                          "--calibrate: %s are the images that the network has learned, of which it is too sure: give "
+                          "others, as those of --split val",
+                          source_info(files->test)->name)
+                   : OK;
+}
+
 Status eval_open(Options *options, JobFiles *files)
 {
     TRY(run_argument_apply(options));
@@ -441,6 +459,7 @@ Status eval_open(Options *options, JobFiles *files)
     if (options->classes <= 0) option_settle_int(options, OPTION_ID_classes, trained_count(options, files->trained));
     TRY(job_open(options, 0, files));
     if (files->job.program.loss != LOSS_SOFTMAX) option_settle_flag(options, OPTION_ID_calibrate, false);
+    if (options->calibrate) TRY(calibration_check(options, files));
     files->job.keep_logs = options->calibrate;
     files->job.keep_scores = options->calibrate || has_curves(&files->job.program);
     return OK;
