@@ -14,6 +14,7 @@
 #include "towers/files/json.h"
 #include "towers/guard/memory_check.h"
 #include "towers/replica/temperature.h"
+#include "towers/store/run_dir.h"
 #include "towers/train/average_precision.h"
 #include "towers/train/mistakes.h"
 
@@ -482,7 +483,7 @@ static Status answers_check(const JobFiles *files, const char *weights, const Ev
                 weights, bad, result->count, where);
 }
 
-Status eval_command(const Options *options, JobFiles *files, FILE *to)
+static Status evaluate(const Options *options, JobFiles *files, FILE *to)
 {
     EvalResult result;
     Calibration made;
@@ -523,5 +524,16 @@ Status eval_command(const Options *options, JobFiles *files, FILE *to)
     if (st == OK && options->cam && !files->job.node) st = mistake_maps_write(options, files, weights, samples);
     free(scores);
     free(samples);
+    return st;
+}
+
+/* A temperature is of certain weights, which a training that goes on replaces. */
+Status eval_command(const Options *options, JobFiles *files, FILE *to)
+{
+    int lock = -1;
+    bool marks = options->calibrate || files->uncalibrates;
+    if (marks && !files->job.node) TRY(run_dir_take(calibration_run(options), &lock));
+    Status st = evaluate(options, files, to);
+    run_dir_release(lock);
     return st;
 }
