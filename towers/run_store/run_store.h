@@ -28,7 +28,7 @@ typedef struct RunStoreOpen {
     RunStore store;
     struct S3Access *s3; /* owned, as the next */
     Transport *transport;
-    bool refused;       /* the last file did not come because the store does not give it, and will not */
+    bool refused; /* the last file did not come because the store does not give it, and will not */
 } RunStoreOpen;
 
 /* Errors: those of keys and endpoint (ERR_ARG), ERR_MEMORY. */
