@@ -218,6 +218,7 @@ TEST(test_classes_alike)
     alike_in("ant,bee,cow", "");
     alike_in("crane,cow,crane", "2: crane, crane: they are equal"); /* a bird and a machine of ImageNet */
     alike_in(",cow,", "");
+    alike_in(",cow, ", ""); /* without a name, and named by a blank */
     alike_in("Cat,Dog,cat", "2: Cat, cat: they differ in upper and lower case");
     alike_in("b ee,Cat,b  ee,cat,CAT,x", "5: b ee, b  ee: they differ in blanks or characters that are not seen");
     alike_in("1,10,01,0,00,2", "4: 1, 01: both are the number 1");

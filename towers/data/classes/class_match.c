@@ -384,7 +384,8 @@ static int by_hash(const void *a, const void *b)
 
 static bool names_alike(const char *a, const char *b, char why[ALIKE_BYTES])
 {
-    if (*a && !strcmp(a, b)) {
+    if (!*a || !*b) return false; /* a class without a name is none that a blank looks like */
+    if (!strcmp(a, b)) {
         snprintf(why, ALIKE_BYTES, "they are equal");
         return true;
     }
