@@ -31,7 +31,7 @@ static Status line_read(const SourceInfo *info, const char *path, int number, ch
 {
     char *comma = strrchr(line, ',');
     double weight = 0;
-    bool read = comma && text_to_real(comma + 1, &weight) == VALUE_OK;
+    bool read = comma && text_to_real(comma + 1 + strspn(comma + 1, " \t"), &weight) == VALUE_OK;
     if (comma) *comma = 0;
     if (!read || !(weight > 0 && weight < 1e6))
         return FAIL(ERR_ARG, "'%s', line %d: expected CLASS,WEIGHT with a weight above 0 and below 1e6", path, number);

@@ -187,6 +187,7 @@ Status channels_parse(const char *what, const char *text, double least, float va
     for (; count < 3; count++) {
         char one[64] = "";
         double number;
+        at += strspn(at, " "); /* as in "0.5, 0.5, 0.5" */
         size_t bytes = strcspn(at, ",");
         if (bytes < sizeof one) memcpy(one, at, bytes);
         if (text_to_real(one, &number) != VALUE_OK || !(number >= least && number <= 10)) break;

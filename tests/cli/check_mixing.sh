@@ -65,6 +65,9 @@ refused "has no weight for class 3 (Dress)" --class-weights "$work/short"
 refused "line 6: expected CLASS,WEIGHT with a weight above 0" --class-weights "$work/negative"
 refused "line 6: there is no class 'Cloak'" --class-weights "$work/unknown"
 refused "--class-weights 11: expected a power from 0 to 10" --class-weights 11
+sed 's/,/,  /' "$work/twos" >"$work/blanks" # as a person writes lists
+"$towers" train fashion_cnn --data-path "$work/data" --device cpu --dry-run --class-weights "$work/blanks" --mean '0.4, 0.5, 0.6' --std '0.2,  0.2,0.2' \
+    >/dev/null 2>"$work/err" </dev/null || complain "blanks behind commas: $(tail -2 "$work/err")"
 for hex in 0x2 0X1p1; do
     sed "s/Coat,2/Coat,$hex/" "$work/twos" >"$work/hex"
     refused "line 6: expected CLASS,WEIGHT with a weight above 0" --class-weights "$work/hex"
