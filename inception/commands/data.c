@@ -142,8 +142,11 @@ static Status data_show(const Options *o, FILE *to)
     const Batch *batch;
     Transform t;
     TRY(png_name_check("-o", o->sheet));
-    TRY(result_file_check("-o", o->sheet, RESULT_PNG, o->arguments[1]));
+    TRY(result_file_check("-o", o->sheet, RESULT_PNG, NULL));
     TRY_OUT(data_open(o, o->arguments[1], SPLIT_TRAIN, NULL, &source));
+    const SourceInfo *info = source_info(source);
+    if (!info->shard_first && info->h == 0) /* images in files of their own */
+        TRY_OUT(result_file_check("-o", o->sheet, RESULT_PNG, o->arguments[1]));
     int64_t count = source_info(source)->count;
     transform_of(o, source, &t);
     TRY_OUT(

@@ -1,7 +1,10 @@
 /* Looks at the first bytes of what would be replaced; see result_file.h. */
 #include "inception/commands/result_file.h"
 
+#include <dirent.h>
+
 #include "kernels/base/open.h"
+#include "kernels/base/place.h"
 #include "towers/files/files.h"
 
 enum { HEAD = 64 };
@@ -18,14 +21,38 @@ static const struct {
     [RESULT_CARD] = {"a page of Markdown", "# ", 0},
     [RESULT_SAFETENSORS] = {"safetensors", "{", 8},
     [RESULT_ONNX] = {"ONNX", "\x08", 0},
+    [RESULT_GAUGES] = {"numbers of a run", "# HELP towers_", 0},
 };
 
-/* Whether the file lies below the folder. */
-static bool is_within(const char *path, const char *folder)
+static bool has_folders(const char *path)
+{
+    char below[PATH_BYTES];
+    struct stat info;
+    bool found = false;
+    struct dirent *entry;
+    DIR *listing = place_list(path);
+    while (listing && !found && (entry = place_next(listing)))
+        found = *entry->d_name != '.' && path_join(below, path, entry->d_name) == OK && stat(below, &info) == 0 &&
+                S_ISDIR(info.st_mode);
+    if (listing) closedir(listing);
+    return found;
+}
+
+/* Whether images of a set may lie in its folder itself. Beside the folders of classes none are read, but a list of labels names them wherever
+ * they are. */
+static bool root_has_images(const char *root)
+{
+    char labels[PATH_BYTES];
+    return !has_folders(root) || path_join(labels, root, "labels.csv") != OK || access(labels, F_OK) == 0;
+}
+
+/* Whether the file lies where the images of this folder do. */
+static bool is_among(const char *path, const char *folder)
 {
     char *file = realpath(path, NULL), *root = realpath(folder, NULL);
     size_t bytes = root ? strlen(root) : 0;
-    bool within = file && root && !strncmp(file, root, bytes) && file[bytes] == '/';
+    bool within = file && root && !strncmp(file, root, bytes) && file[bytes] == '/' &&
+                  (strchr(file + bytes + 1, '/') || root_has_images(root));
     free(file);
     free(root);
     return within;
@@ -45,7 +72,7 @@ Status result_file_check(const char *option, const char *path, ResultKind kind, 
         return FAIL(ERR_ARG,
                     "%s %s: this file exists and is not %s, which would replace it: name another one, or remove it",
                     option, path, kinds[kind].what);
-    if (data && is_within(path, data))
+    if (data && is_among(path, data))
         return FAIL(ERR_ARG, "%s %s: this file exists in '%s', of which no image is replaced: name another one", option,
                     path, data);
     return OK;

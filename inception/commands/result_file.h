@@ -13,8 +13,9 @@ typedef enum ResultKind {
     RESULT_CARD,
     RESULT_SAFETENSORS,
     RESULT_ONNX,
+    RESULT_GAUGES, /* record/prometheus.h */
 } ResultKind;
 
 /* Before any work: OK if nothing is at `path`, an empty file, or one that begins as results of this kind do, which is replaced;
- * else ERR_ARG. `option`: what the name was given to. `data`: a folder in which no file is replaced; NULL: none. */
+ * else ERR_ARG. `option`: what the name was given to. `data`: a folder of images, of which none is replaced; NULL: none. */
 NODISCARD Status result_file_check(const char *option, const char *path, ResultKind kind, const char *data);

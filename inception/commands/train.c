@@ -2,6 +2,7 @@
 #include "inception/commands/commands.h"
 
 #include "inception/commands/restored_norms.h"
+#include "inception/commands/result_file.h"
 #include "inception/job/hosts.h"
 #include "inception/job/named_model.h"
 #include "inception/options/recipe.h"
@@ -165,6 +166,7 @@ Status train_open(Options *options, JobFiles *files)
     if (automatic && options->resume)
         origin = option_withdraw(options, OPTION_ID_lr); /* a run that is resumed has its rate */
     if (options->prometheus) TRY(prometheus_check(options->prometheus));
+    if (options->prometheus) TRY(result_file_check("--prometheus", options->prometheus, RESULT_GAUGES, NULL));
     TRY(hosts_meet(options, options->comm_timeout, false, files));
     TRY(hosts_run_dir(options, files));
     bool sweeps = automatic && (!options->resume || files->nothing_to_resume),

@@ -46,6 +46,22 @@ for result in "${results[@]}"; do
     done
 done
 refuses 2 "set/train/ant/4.png: this file exists in 'set', of which no image is replaced" "$towers" data show set -o set/train/ant/4.png
+for folder in set/train/ant listed; do # images beside no folders, and those of a list
+    [[ $folder == listed ]] && mkdir -p listed/more && cp set/train/ant/4.png listed/4.png && cp set/train/bee/0.ppm listed/more/0.ppm && printf '%s\n' file,labels 4.png,ant more/0.ppm,bee >listed/labels.csv
+    refuses 2 "$folder/4.png: this file exists in '$folder', of which no image is replaced" "$towers" data show "$folder" -o "$folder/4.png"
+done
+cmp -s set/train/ant/4.png listed/4.png || complain "an image of a list was replaced"
+for time in 1 2; do # where a person is in the folder of the set, which has its images below
+    (cd set && "$towers" data show .) >out 2>err </dev/null || complain "data show . in a set, time $time: $(cat err)"
+done
+rm set/sheet.png
+gauges=(train fashion_cnn --data-path set "${quiet[@]}" --prometheus)
+for time in 1 2; do
+    "$towers" "${gauges[@]}" own.prom --experiment "gauges-$time" >out 2>err </dev/null || complain "--prometheus, time $time: $(cat err)"
+done
+echo 'node_backups_total 3' >node.prom # of another program, in the folder that all write to
+refuses 2 "--prometheus node.prom: this file exists and is not numbers of a run" "$towers" "${gauges[@]}" node.prom --experiment never
+[[ $(cat node.prom) == 'node_backups_total 3' && ! -e runs/never ]] || complain "the numbers of another program were replaced"
 for weights in best last; do
     refuses 2 "runs/two/$weights.safetensors is the name of weights that a run records" "$towers" export runs/one runs/two/$weights.safetensors
 done
