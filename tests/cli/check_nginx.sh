@@ -25,7 +25,7 @@ certificate() { # NAME BEGIN END
         openssl ca -batch -notext -config ca.conf -name ca -in "$1.csr" -out "$1.pem" -startdate "$2" -enddate "$3" 2>"$err" || complain "openssl ca: $(cat "$err")"
 }
 authority house
-authority stranger
+authority foreign
 cat >ca.conf <<TEXT
 [ca]
 database = $work/ca.index
@@ -144,14 +144,14 @@ cmp -s sets/paced/other.tar "$(find other.tar -path '*/data/*/other.tar')" || co
 
 # ---- who is trusted: what the environment names, as for curl
 house comes "$base/$one"
-CURL_CA_BUNDLE=house.pem SSL_CERT_FILE=stranger.pem comes "$base/$one"
+CURL_CA_BUNDLE=house.pem SSL_CERT_FILE=foreign.pem comes "$base/$one"
 SSL_CERT_DIR=trusted comes "$base/$one"
 CURL_CA_BUNDLE='' SSL_CERT_DIR='' house comes "$base/over/$one" # by a redirect to another port
 for names in CURL_CA_BUNDLE SSL_CERT_FILE; do
-    (export "$names=stranger.pem"; at_once ": TLS: the certificate of the host is not trusted (" "$base/$one"; exit $failures) || failures=$((failures + 1))
+    (export "$names=foreign.pem"; at_once ": TLS: the certificate of the host is not trusted (" "$base/$one"; exit $failures) || failures=$((failures + 1))
     (export "$names=none.pem"; at_once ": TLS: the file of trusted certificates cannot be read" "$base/$one"; exit $failures) || failures=$((failures + 1))
 done
-CURL_CA_BUNDLE=stranger.pem SSL_CERT_DIR=trusted at_once "not trusted" "$base/$one"
+CURL_CA_BUNDLE=foreign.pem SSL_CERT_DIR=trusted at_once "not trusted" "$base/$one"
 at_once "if you trust who signed it, name a file with that certificate in SSL_CERT_FILE" "$base/$one"
 export SSL_CERT_FILE=$work/house.pem
 at_once "certificate has expired); whoever keeps the server must renew it, unless the clock of this machine is wrong" "https://localhost:$expired/$one"

@@ -183,7 +183,7 @@ static void buffer_store(Buffer *b, const Tensor *t, const double *values)
         dtype_store(t->dtype, b->host, element_place(b, t, i), values[i]);
 }
 
-/* Put each element back to poison, so that only strangers' writes remain. */
+/* Put each element back to poison, so that only writes outside of it remain. */
 static void buffer_forget(Buffer *b, const Tensor *t)
 {
     size_t size = dtype_bytes(t->dtype);

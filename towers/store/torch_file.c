@@ -436,7 +436,7 @@ typedef struct View {
     bool plain; /* a range of its storage, in order */
 } View;
 
-/* Sizes and strides are a stranger's: every element must lie in the storage. */
+/* Sizes and strides are anybody's: every element must lie in the storage. */
 static Status view_read(const TorchFile *f, const char *name, const PickleValue *tensor, int64_t elements, View *view)
 {
     const PickleValue *size = pickle_at(&f->pickle, tensor->item[2]), *stride = pickle_at(&f->pickle, tensor->item[3]);
