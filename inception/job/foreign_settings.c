@@ -51,17 +51,45 @@ static Status settings_look(const Options *call, const Options *theirs,
     return OK;
 }
 
+/* `theirs`, which the caller closes: what a resumed run takes of RUN/args.yaml. */
+static Status theirs_read(const char *run, Options *theirs)
+{
+    char *settings = NULL;
+    size_t bytes;
+    options_init(theirs);
+    options_serve(theirs, VERB_TRAIN);
+    Status st = run_settings_apply(theirs, run, &settings, &bytes);
+    free(settings);
+    return st;
+}
+
 static Status settings_read(const Options *call, const char *run, bool *found,
                             void (*report)(void *context, const char *flag, const char *value), void *context)
 {
     Options theirs;
-    char *settings = NULL;
-    size_t bytes;
-    options_init(&theirs);
-    options_serve(&theirs, VERB_TRAIN);
-    Status st = run_settings_apply(&theirs, run, &settings, &bytes);
+    Status st = theirs_read(run, &theirs);
     if (st == OK) st = settings_look(call, &theirs, report, context, found);
-    free(settings);
+    options_close(&theirs);
+    return st;
+}
+
+Status foreign_commands_refuse(const Options *call, const char *run)
+{
+    Options theirs;
+    char text[OPTION_FORMAT_BYTES];
+    Status st = theirs_read(run, &theirs);
+    for (OptionId id = 0; st == OK && id < OPTION_ID_COUNT; id++) {
+        const OptionInfo *info = option_info(id);
+        if (info->brought != BROUGHT_COMMAND_OF_CALL || theirs.origin[id] != ORIGIN_RUN ||
+            call->origin[id] > ORIGIN_RUN)
+            continue;
+        const char *value = option_format(&theirs, id, text, sizeof text);
+        if (is_foreign(id, value))
+            st = FAIL(ERR_ARG,
+                      "--resume %s: that run is in %s, too, which has --%s '%s'; whoever writes to the store may have "
+                      "given it: give it, or none, with --%s, or give --resume %s if it is yours",
+                      call->resume, run, info->flag, value, info->flag, run);
+    }
     options_close(&theirs);
     return st;
 }

@@ -10,3 +10,7 @@
 NODISCARD Status foreign_settings_close(const Options *call, const char *run,
                                         void (*report)(void *context, const char *flag, const char *value),
                                         void *context);
+
+/* ERR_ARG if RUN, a copy of a run in the store that was here before, has a command that this call does not give: a tool of the store may have
+ * brought it. */
+NODISCARD Status foreign_commands_refuse(const Options *call, const char *run);

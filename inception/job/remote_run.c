@@ -66,6 +66,7 @@ Status remote_run_bring(Options *o, const char *root, JobFiles *files)
     Status st = run_bring(&store, path, &brought);
     progress_line_end(&shown.line);
     TRY(st);
+    if (brought.here) TRY(foreign_commands_refuse(o, path));
     if (brought.here)
         job_note(files, "%s is here already, up to step %" PRId64 ", in %s: nothing was brought", o->resume,
                  brought.step, path);

@@ -95,6 +95,9 @@ for key in '"after\\x2dcheckpoint"' after-checkpoint; do
     sed -i "/^upload/d; s|^# after-checkpoint:.*|$key: \"touch ran\" # from command line|" "$(stored commanded)/args.yaml"
     refuses 2 "the run in the store has --after-checkpoint 'touch ran', and a command from a store is not run: give it, or none, with --after-checkpoint" "$towers" train --resume s3://away/runs/commanded --output-dir elsewhere/commanded --max-steps 13
     [[ ! -e ran && -z $(ls -A elsewhere/commanded) ]] || complain "a command of the store: $(ls -A elsewhere/commanded)"
+    rm -rf elsewhere/copied && mkdir elsewhere/copied && cp -a "$(stored commanded)" elsewhere/copied # as a tool of the store does
+    refuses 2 "that run is in elsewhere/copied/commanded, too, which has --after-checkpoint 'touch ran'; whoever writes to the store may have given it" "$towers" train --resume s3://away/runs/commanded --output-dir elsewhere/copied --max-steps 13
+    [[ ! -e ran ]] || complain "a command of a run that was copied from the store is run"
     [[ $key != \"* ]] || refuses 3 "names commands or files in another way than this program writes them" "$towers" train --resume s3://away/runs/commanded --output-dir elsewhere/commanded --after-checkpoint none
 done
 comes s3://away/runs/commanded commanded --max-steps 13 --after-checkpoint 'touch mine' || complain "a command of the call: $(tail -n 3 err.commanded)"
