@@ -326,8 +326,12 @@ TEST_WITH(test_own_classes, scratch_make, scratch_drop)
 /* Numbers that are the places of their lines, from 0 or 1, and numbers that are part of names. */
 TEST_WITH(test_numbered_classes, scratch_make, scratch_drop)
 {
-    static const char *const lists[] = {"0: cat\n1: dog\n2: owl\n", "1 , cat\n2 , dog\n3 , owl\n",
-                                        "9: cat\n3 of hearts\n1: owl\n", "2012 Audi\n1999 BMW\n7\n"};
+    static const char *const lists[] = {"0: cat\n1: dog\n2: owl\n",
+                                        "1 , cat\n2 , dog\n3 , owl\n",
+                                        "9: cat\n3 of hearts\n1: owl\n",
+                                        "2012 Audi\n1999 BMW\n7\n",
+                                        "1:1\n16:9\n4:3\n",
+                                        "1,2-xylene\n1,4-xylene\n1,3-xylene\n"};
     Content images = images_of(1, 1, 1, 1), labels = labels_of(1, "\2", 1);
     write_file(scratch, "train-images-idx3-ubyte", &images);
     write_file(scratch, "train-labels-idx1-ubyte", &labels);

@@ -1,6 +1,8 @@
 /* Reads classes.txt; see class_names.h. An empty line is an error, because it would shift the names after it. */
 #include "towers/data/classes/class_names.h"
 
+#include <ctype.h>
+
 #include "towers/files/utf8.h"
 
 enum { CLASSES_LIMIT = 1 << 20 /* bytes */ };
@@ -33,11 +35,12 @@ static const char *name_behind(const char *line, int number, bool numbered)
     return end != line && *end == ':' && value == number ? end + 1 : NULL;
 }
 
-/* The number at the beginning of a name, before ':', ',', ';' or '='; -1: it has none. */
+/* The number at the beginning of a name, before ':', ',', ';' or '='; -1: it has none. "16:9" and "1,4-xylene" are names. */
 static long number_ahead(const char *name)
 {
     size_t digits = strspn(name, "0123456789"), blanks = strspn(name + digits, " ");
-    bool listed = digits && digits < 10 && name[digits + blanks] && strchr(":,;=", name[digits + blanks]);
+    const char *mark = name + digits + blanks;
+    bool listed = digits && digits < 10 && *mark && strchr(":,;=", *mark) && !isdigit((unsigned char)mark[1]);
     return listed ? strtol(name, NULL, 10) : -1;
 }
 
