@@ -65,7 +65,9 @@ refused "has no such column" --data-path labeled --loss bce --fold 1/3 --fold-gr
 for missing in '' nan NULL '<NA>'; do
     rm -rf unknown && cp -r labeled unknown
     sed -i "5s|,[^,]*,|,$missing,|" unknown/labels.csv
-    refused "has no such group in labels.csv" --data-path unknown --loss bce --fold 1/3 --fold-group patient
+    says="has no such group in labels.csv"
+    [[ -z $missing ]] || says="has '$missing' in labels.csv, which is what programs write for a missing value"
+    refused "$says" --data-path unknown --loss bce --fold 1/3 --fold-group patient
 done
 refused "too few for 3 folds" --data-path photos --fold 1/3 --fold-group 2
 refused "--fold" --dataset synthetic --fold 1/3

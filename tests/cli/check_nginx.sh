@@ -152,7 +152,7 @@ for names in CURL_CA_BUNDLE SSL_CERT_FILE; do
     (export "$names=none.pem"; at_once ": TLS: the file of trusted certificates cannot be read" "$base/$one"; exit $failures) || failures=$((failures + 1))
 done
 CURL_CA_BUNDLE=foreign.pem SSL_CERT_DIR=trusted at_once "not trusted" "$base/$one"
-at_once "if you trust who signed it, name a file with that certificate in SSL_CERT_FILE" "$base/$one"
+at_once "if you trust who signed it, name a file with that certificate in CURL_CA_BUNDLE" "$base/$one"
 export SSL_CERT_FILE=$work/house.pem
 at_once "certificate has expired); whoever keeps the server must renew it, unless the clock of this machine is wrong" "https://localhost:$expired/$one"
 at_once "; give the address with a name that the certificate has" "https://127.0.0.1:$second/$one"

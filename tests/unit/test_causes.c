@@ -29,8 +29,8 @@ TEST(a_certificate_says_what_to_do)
                   {X509_V_ERR_UNSPECIFIED, "a name that the certificate has"},
                   {X509_V_ERR_CERT_HAS_EXPIRED, "must renew it"},
                   {X509_V_ERR_CERT_NOT_YET_VALID, "the clock of this machine"},
-                  {X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY, "SSL_CERT_FILE"},
-                  {X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT, "SSL_CERT_FILE"}};
+                  {X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY, "CURL_CA_BUNDLE"},
+                  {X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT, "CURL_CA_BUNDLE"}};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         NetCause cause = certificate_cause(wanted[i].verified);
         assert_int_equal(cause.retry, NET_FINAL);

@@ -66,7 +66,7 @@ NetCause certificate_cause(long verified)
     case X509_V_ERR_CERT_NOT_YET_VALID:
         cause.remedy = "whoever keeps the server must renew it, unless the clock of this machine is wrong";
         break;
-    default: cause.remedy = "if you trust who signed it, name a file with that certificate in SSL_CERT_FILE"; break;
+    default: cause.remedy = "if you trust who signed it, name a file with that certificate in CURL_CA_BUNDLE"; break;
     }
     return cause;
 }

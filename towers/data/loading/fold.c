@@ -177,9 +177,15 @@ static Status members_find(const Source *source, const FoldConfig *config, Sampl
         memcpy(text, where, sizeof text);
         char *path = path_of(source, groups.root, text);
         const char *group = folder ? folder_name(path, folder) : group_find(&groups.file, path);
-        if (!group || !*group || (!folder && label_is_missing(group)))
+        if (!group || !*group)
             TRY_OUT(FAIL(ERR_ARG, "--fold-group %s: %s has no such %s", config->group, where,
                          folder ? "folder" : "group in labels.csv"));
+        if (!folder && label_is_missing(group))
+            TRY_OUT(
+                FAIL(ERR_ARG,
+                     "--fold-group %s: %s has '%s' in labels.csv, which is what programs write for a missing value: "
+                     "give it a group of its own, or leave its line out",
+                     config->group, where, group));
         members[i] = (SampleOfGroup){XXH3_64bits(group, strlen(group)), i};
     }
 out:
