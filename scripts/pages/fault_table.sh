@@ -18,16 +18,16 @@ F7|garbled header, impossible lengths|rejected; almost nothing is allocated|4
 F8|overlap, hole, trailing bytes, duplicate key, bad type in a weights file|rejected; the tensor is named|4
 F9|shapes or names of other classes|rejected with the differences; `--reset-head` does not load the classifier|4
 F10|checkpoint of a newer format, another model or another type|rejected, with what was expected and found; it is not renamed, and no older one is used|2/4
-F11|resumed with other settings, towers or data|each difference is listed|2
+F11|resumed with other settings, towers or data|refused; each difference is listed|2
 F12|two trainers, one run directory|the second fails with the pid of the first|2
-F13|corrupt image in the middle of an epoch|skipped and counted, up to a limit|3
+F13|corrupt image in the middle of an epoch|the run ends with its name; with `--bad-samples skip` or `limit:N` it is skipped and counted|3
 F14|file that is empty, truncated, unreadable or a pipe|a bad sample as F13, or rejected by name, without blocking|3
 F15|image that unpacks to gigabytes|rejected at its header|3
 F16|label out of range|error with file and record when the data is opened|3
 F17|empty folder, no images, one class|a message with what was expected; `--classes` says that one class is meant|3
 F18|the test data has a class that the training data lacks|rejected by name|3
-F19|data set smaller than the global batch|both numbers and the remedy|2
-F20|batch not divisible by the towers|the nearest values that are divisible|2
+F19|data set smaller than the global batch|refused, with both numbers and the remedy|2
+F20|batch not divisible by the towers|refused, with the nearest values that are divisible|2
 F21|file that disappears or changes between index and read|as F13|3
 F22|storage of the data stalls|a warning that names the loader; training continues|-
 F23|TFRecord with bad checksums or lengths|bad lengths are rejected with record and offset before anything is allocated; bad data are a bad sample as F13|3
@@ -36,7 +36,7 @@ F25|tf.Example with missing keys or other types|rejected with record and offset|
 F26|IDX with wrong magic, sizes or counts; gzip bomb|rejected with file and offset|3
 F27|paths that are too long, names with control characters or not UTF-8|rejected, or used byte by byte; escaped in messages and JSON|-
 F28|NaN or Inf in one tower's gradient|no tower commits the step; tower and layer are named|8
-F29|the loss diverges|step, layer and a remedy; no checkpoint with NaN or Inf|8
+F29|the loss diverges|the run ends with step, layer and a remedy; no checkpoint has NaN or Inf|8
 F30|a tower fails in the all-reduce|the others end; one root cause is reported|7
 F31|a tower hangs|a warning that names it; the run ends at `--comm-timeout`, with its calls in a file of the run directory|7
 F32|a tower does not end when killed|reported, and the supervisor exits|7
@@ -87,6 +87,8 @@ tests_of() { { grep -E "[: ]$1( |\$)" <<<"$marks" || true; } | cut -d: -f1 | sor
 
 table() {
     echo "# Faults"
+    echo
+    echo "What the program does if something fails, and the [exit code](exit-codes.md) (-: no error). Failures of the network are in [remote.md](remote.md#when-the-network-fails)."
     echo
     echo "Written by \`scripts/pages/fault_table.sh\` from marks in the tests (comments like \`fault: F22\`); edit those, or the catalog in the script."
     echo
