@@ -59,14 +59,20 @@ static Status eval_classes_note(JobFiles *files)
     return OK;
 }
 
+static void fingerprint_text(const Source *source, char text[33])
+{
+    const uint64_t *print = source_info(source)->fingerprint;
+    snprintf(text, 33, "%016" PRIx64 "%016" PRIx64, print[0], print[1]);
+}
+
 /* Another division than that of the training lets images that were trained on be evaluated. */
 static void eval_division_note(const Options *o, JobFiles *files)
 {
-    char now[40];
+    char now[33];
     const SourceInfo *test = source_info(files->test);
     json_t *env = json_of_run(o->weights, "env.json");
     const char *then = json_word(json_object_get(env, "evaluation_data"), "fingerprint");
-    snprintf(now, sizeof now, "%016" PRIx64 "%016" PRIx64, test->fingerprint[0], test->fingerprint[1]);
+    fingerprint_text(files->test, now);
     bool divided = (o->val_split > 0 || o->fold) && (o->split == PART_AUTO || o->split == PART_VAL),
          own = option_origin(o, "data-path") <= ORIGIN_RECIPE; /* the data are those of the run */
     if (then && divided && own && strcmp(then, now) != 0)
@@ -427,10 +433,9 @@ static Status calibration_check(const Options *o, const JobFiles *files)
 {
     json_t *facts;
     char own[33];
-    const uint64_t *print = source_info(files->test)->fingerprint;
     TRY(facts_read(o, files->trained, &facts));
     const char *trained = json_word(facts, "data_fingerprint");
-    snprintf(own, sizeof own, "%016" PRIx64 "%016" PRIx64, print[0], print[1]);
+    fingerprint_text(files->test, own);
     bool learned = o->split == PART_TRAIN || (trained && !strcmp(trained, own));
     json_decref(facts);
     return learned ? FAIL(ERR_ARG,

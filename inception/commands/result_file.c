@@ -7,18 +7,19 @@
 #include "kernels/base/place.h"
 #include "towers/files/files.h"
 
-enum { HEAD = 64 };
+enum { HEAD = 8192 /* the heading of a card has the path of its data */ };
 
 static const struct {
     const char *what, *begins;
-    size_t at; /* where `begins` stands */
+    size_t at;          /* where `begins` stands */
+    const char *second; /* NULL, or how the first line behind the heading begins */
 } kinds[] = {
     [RESULT_MISTAKES] = {"a list of mistakes", "sample,file,label,predicted,", 0},
     [RESULT_SCORES] = {"a table of classes", "class,name,precision,", 0},
     [RESULT_EMBEDDINGS] = {"an array of NumPy", "\x93NUMPY", 0},
     [RESULT_PNG] = {"a PNG", "\x89PNG", 0},
     [RESULT_PAGE] = {"a page of HTML", "<!doctype html", 0},
-    [RESULT_CARD] = {"a page of Markdown", "# ", 0},
+    [RESULT_CARD] = {"the card of a run", "# ", 0, "\n\nRun "},
     [RESULT_SAFETENSORS] = {"safetensors", "{", 8},
     [RESULT_ONNX] = {"ONNX", "\x08", 0},
     [RESULT_GAUGES] = {"numbers of a run", "# HELP towers_", 0},
@@ -58,17 +59,22 @@ static bool is_among(const char *path, const char *folder)
     return within;
 }
 
+static bool is_result(ResultKind kind, const char *head, ssize_t bytes)
+{
+    const char *begins = kinds[kind].begins, *second = kinds[kind].second, *line = strchr(head, '\n');
+    if (bytes <= (ssize_t)kinds[kind].at || strncmp(head + kinds[kind].at, begins, strlen(begins)) != 0) return false;
+    return !second || (line && !strncmp(line, second, strlen(second)));
+}
+
 Status result_file_check(const char *option, const char *path, ResultKind kind, const char *data)
 {
     char head[HEAD + 1] = "";
-    const char *begins = kinds[kind].begins;
     int fd = regular_open(path, O_RDONLY, NULL);
     bool hidden = fd == -1 && errno == EACCES;
     if (fd < 0 && !hidden) return OK; /* there is none, or none that is replaced, as writing it will find */
     ssize_t got = hidden ? -1 : pread(fd, head, HEAD, 0);
     if (fd >= 0) close(fd);
-    bool like = got == 0 || (got > (ssize_t)kinds[kind].at && !strncmp(head + kinds[kind].at, begins, strlen(begins)));
-    if (!like)
+    if (got != 0 && !is_result(kind, head, got))
         return FAIL(ERR_ARG,
                     "%s %s: this file exists and is not %s, which would replace it: name another one, or remove it",
                     option, path, kinds[kind].what);

@@ -35,7 +35,7 @@ void cached_address(const Options *o, const PublishedRow *row, char address[PATH
 /* One line on a terminal; elsewhere a line at each tenth. */
 typedef struct Shown {
     const char *file;
-    bool tty;
+    ProgressLine line;
     int64_t at; /* percent, or MiB if the size is not known */
 } Shown;
 
@@ -43,19 +43,20 @@ static void progress_show(void *context, int64_t done, int64_t all)
 {
     Shown *shown = context;
     bool known = all > 0;
-    int64_t at = known ? 100 * done / all : done >> 20, step = shown->tty ? 1 : known ? 10 : 64;
+    int64_t at = known ? 100 * done / all : done >> 20, step = shown->line.tty ? 1 : known ? 10 : 64;
     if (at / step == shown->at / step) return;
     shown->at = at;
-    if (shown->tty) fputc('\r', stderr);
+    if (shown->line.tty) fputc('\r', stderr);
     text_printf(stderr, "%s: %.1f MB", shown->file, (double)done / 1e6);
-    if (!known && !shown->tty) fputc('\n', stderr);
-    if (known) fprintf(stderr, " of %.1f MB (%d %%)%s", (double)all / 1e6, (int)at, shown->tty && at < 100 ? "" : "\n");
+    if (!known && !shown->line.tty) fputc('\n', stderr);
+    if (known)
+        fprintf(stderr, " of %.1f MB (%d %%)%s", (double)all / 1e6, (int)at, shown->line.tty && at < 100 ? "" : "\n");
 }
 
 static void again_show(void *context, const char *line)
 {
     const Shown *shown = context;
-    progress_line_message(&(ProgressLine){.tty = shown->tty}, line);
+    progress_line_message(&shown->line, line);
 }
 
 /* Who can change the answers of a server can also make a file whose digest begins with a few given digits. */
@@ -73,7 +74,7 @@ static Status transport_check(const PublishedRow *row, const char *address)
 Status cached_weights(const Options *o, const PublishedRow *row, char path[PATH_BYTES])
 {
     char address[PATH_BYTES], folder[PATH_BYTES];
-    Shown shown = {row->file, isatty(STDERR_FILENO), 0};
+    Shown shown = {row->file, progress_line(), 0};
     TRY(cached_path(row->file, path));
     if (sha256_fits(path, row->sha256)) return OK;
     cached_address(o, row, address);

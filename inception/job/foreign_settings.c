@@ -4,18 +4,19 @@
 #include "inception/job/run_argument.h"
 #include "inception/options/recipe.h"
 #include "inception/options/settle.h"
+#include "inception/options/values.h"
 #include "towers/record/setting_line.h"
 
-/* Whether a value is to stay out. "none" is no command and no file. */
+/* Whether a value is to stay out: each word as its option reads it. "none" is no command and no file. */
 static bool is_foreign(OptionId id, const char *value)
 {
-    char *end;
+    double number;
     switch (option_info(id)->brought) {
     case BROUGHT_LEFT: return *value;
     case BROUGHT_COMMAND_OF_CALL: return *value && strcmp(value, "none") != 0;
     case BROUGHT_FILE_OF_CALL:
-        (void)strtod(value, &end);
-        return *end && strcmp(value, "auto") != 0 && !recipe_is_built_in(value);
+        if (id == OPTION_ID_recipe) return !recipe_is_built_in(value);
+        return *value && strcmp(value, "auto") != 0 && text_to_real(value, &number) != VALUE_OK;
     case BROUGHT_OPEN:
     case BROUGHT_TAKEN: break;
     }
@@ -32,7 +33,7 @@ static Status setting_refuse(const Options *call, OptionId id, const char *value
                 command ? ", or none," : "", info->flag);
 }
 
-/* Those that the settings of the run, as they are read, have. *found: there is one. */
+/* Those that the settings of the run, as they are read, have. *found: there is one. `report` may be NULL. */
 static Status settings_look(const Options *call, const Options *theirs,
                             void (*report)(void *context, const char *flag, const char *value), void *context,
                             bool *found)
@@ -46,7 +47,7 @@ static Status settings_look(const Options *call, const Options *theirs,
         *found = true;
         if (call->origin[id] > ORIGIN_RUN) continue;
         if (option_info(id)->brought != BROUGHT_LEFT) return setting_refuse(call, id, value);
-        report(context, option_info(id)->flag, value);
+        if (report) report(context, option_info(id)->flag, value);
     }
     return OK;
 }
@@ -121,11 +122,6 @@ static Status lines_comment(const char *run)
     return st;
 }
 
-static void nothing_report(void *context, const char *flag, const char *value)
-{
-    (void)context, (void)flag, (void)value;
-}
-
 Status foreign_settings_close(const Options *call, const char *run,
                               void (*report)(void *context, const char *flag, const char *value), void *context)
 {
@@ -133,7 +129,7 @@ Status foreign_settings_close(const Options *call, const char *run,
     TRY(settings_read(call, run, &found, report, context));
     if (!found) return OK;
     TRY(lines_comment(run));
-    TRY(settings_read(call, run, &found, nothing_report, NULL));
+    TRY(settings_read(call, run, &found, NULL, NULL));
     if (!found) return OK;
     return FAIL(
         ERR_FORMAT,

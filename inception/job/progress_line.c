@@ -22,7 +22,7 @@ bool progress_line_due(ProgressLine *line)
     return true;
 }
 
-void progress_line_close(void)
+void progress_line_flush(void)
 {
     fputs("\33[K", stderr);
     fflush(stderr);

@@ -9,11 +9,11 @@ typedef struct ProgressLine {
 } ProgressLine;
 
 ProgressLine progress_line(void);
-/* Whether the line is old enough to be printed anew, at whose beginning the cursor is then. False elsewhere. */
+/* Whether the line is old enough to be printed anew: then the cursor is at its beginning, and the caller prints it. False elsewhere. */
 bool progress_line_due(ProgressLine *line);
-/* After it was printed. */
-void progress_line_close(void);
-/* Takes the line away. */
+/* Shows what the caller has printed, without what is left of a longer line. */
+void progress_line_flush(void);
+/* Takes the line away, if there is one. */
 void progress_line_end(const ProgressLine *line);
 /* What stays, in place of the line. */
 void progress_line_message(const ProgressLine *line, const char *text);

@@ -38,7 +38,7 @@ static void state_show(void *context, const CacheState *state)
             (double)state->came / 1e6, (double)state->missing / 1e6,
             (double)state->came / 1e6 / (seconds > 0 ? seconds : 1));
     if (shown->line.tty)
-        progress_line_close();
+        progress_line_flush();
     else
         fputc('\n', stderr);
 }

@@ -19,7 +19,7 @@ static void run_show(void *context, const char *name, int64_t done, int64_t all)
     if (!progress_line_due(&shown->line)) return;
     text_printf(stderr, "bringing the run: %s, %.1f of %.1f MB", name, (double)done / 1e6,
                 (double)(all < 0 ? done : all) / 1e6);
-    progress_line_close();
+    progress_line_flush();
 }
 
 static void run_again(void *context, const char *line)

@@ -140,12 +140,13 @@ typedef enum OptionType {
 } OptionType;
 typedef enum OptionLevel { LEVEL_ADVANCED = 0, LEVEL_BASIC, LEVEL_DEBUG } OptionLevel;
 typedef enum OptionResume { RESUME_FREE = 0, RESUME_SAME, RESUME_TOTAL, RESUME_MADE } OptionResume; /* options.def */
-typedef enum OptionBrought {                                                                        /* options.def */
-                             BROUGHT_OPEN = 0, /* no text, or none of train */
-                             BROUGHT_TAKEN,
-                             BROUGHT_LEFT,
-                             BROUGHT_FILE_OF_CALL,
-                             BROUGHT_COMMAND_OF_CALL
+/* options.def; OPEN: no text, or none of train */
+typedef enum OptionBrought {
+    BROUGHT_OPEN = 0,
+    BROUGHT_TAKEN,
+    BROUGHT_LEFT,
+    BROUGHT_FILE_OF_CALL,
+    BROUGHT_COMMAND_OF_CALL
 } OptionBrought;
 
 /* A field of TrainJob that an option fills as it is. */

@@ -34,6 +34,7 @@ done
 
 # ---- over something else
 echo 'my own notes' >notes
+printf '# My project\n\nWhat it is.\n' >README.md
 sha256sum notes set/*/*/* runs/*/*.* *.csv *.npy *.md *.html net.* >before
 for result in "${results[@]}"; do
     read -ra words <<<"$result"
@@ -45,6 +46,7 @@ for result in "${results[@]}"; do
         refuses 2 "$other: this file exists and is not" "$towers" "${words[@]}"
     done
 done
+refuses 2 "README.md: this file exists and is not the card of a run" "$towers" card runs/one -o README.md
 refuses 2 "set/train/ant/4.png: this file exists in 'set', of which no image is replaced" "$towers" data show set -o set/train/ant/4.png
 for folder in set/train/ant listed; do # images beside no folders, and those of a list
     [[ $folder == listed ]] && mkdir -p listed/more && cp set/train/ant/4.png listed/4.png && cp set/train/bee/0.ppm listed/more/0.ppm && printf '%s\n' file,labels 4.png,ant more/0.ppm,bee >listed/labels.csv

@@ -112,6 +112,10 @@ echo 'after-checkpoint: touch ran' >evil.yaml
 foreign recipe recipe ./evil.yaml
 unset TOWERS_RECIPE
 refuses 2 "the run in the store has --recipe './evil.yaml', and a name of a file from a store is not followed: give it with --recipe" "$towers" train --resume s3://away/runs/recipe --output-dir elsewhere/recipe --max-steps 13
+foreign numbered recipe 5.0 # a number, but to a recipe a name of a file
+refuses 2 "the run in the store has --recipe '5.0', and a name of a file" "$towers" train --resume s3://away/runs/numbered --output-dir elsewhere/numbered --max-steps 13
+foreign hexed class-weights 0x5 # no number to this option
+refuses 2 "the run in the store has --class-weights '0x5', and a name of a file" "$towers" train --resume s3://away/runs/hexed --output-dir elsewhere/hexed --max-steps 13
 foreign weighing class-weights evil.yaml
 refuses 2 "the run in the store has --class-weights 'evil.yaml', and a name of a file" "$towers" train --resume s3://away/runs/weighing --output-dir elsewhere/weighing --max-steps 13
 export TOWERS_RECIPE=none

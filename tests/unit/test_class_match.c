@@ -206,9 +206,10 @@ static void alike_in(const char *names, const char *wanted)
 {
     Side s;
     const ClassList *list = side(&s, "train", names, 0, FIRST_KNOWN);
-    int count, pair[2];
+    int count, left_out, pair[2];
     char why[ALIKE_BYTES], found[512] = "";
-    assert_int_equal(classes_alike(list, &count, pair, why), OK);
+    assert_int_equal(classes_alike(list, &count, &left_out, pair, why), OK);
+    assert_int_equal(left_out, 0);
     if (count) snprintf(found, sizeof found, "%d: %s, %s: %s", count, list->names[pair[0]], list->names[pair[1]], why);
     assert_string_equal(found, wanted);
 }
@@ -231,8 +232,12 @@ TEST(test_classes_alike)
     for (int i = 0; i < 65536; i++) snprintf(text[i], sizeof text[i], "%s%04x", i == 9 ? "N" : "n", i == 9 ? 8 : i);
     for (int i = 0; i < 65536; i++) names[i] = text[i];
     many.list = (ClassList){.names = names, .count = 65536};
-    int count, pair[2];
+    int count, left_out, pair[2];
     char why[ALIKE_BYTES];
-    assert_int_equal(classes_alike(&many.list, &count, pair, why), OK);
-    assert_true(count == 2 && pair[0] == 8 && pair[1] == 9);
+    assert_int_equal(classes_alike(&many.list, &count, &left_out, pair, why), OK);
+    assert_true(count == 2 && left_out == 0 && pair[0] == 8 && pair[1] == 9);
+    for (int i = 0; i < 2000; i++) snprintf(text[i], sizeof text[i], "\xd0%c\xd0%c", 0xb0 + i % 10, 0xb0 + i / 10 % 10);
+    many.list.count = 2000; /* of two letters of Cyrillic each */
+    assert_int_equal(classes_alike(&many.list, &count, &left_out, pair, why), OK);
+    assert_true(count == 0 && left_out == 2000);
 }

@@ -19,7 +19,7 @@ typedef struct CacheState CacheState; /* cache_bring.h */
 
 typedef struct CacheConfig {
     const char *dir; /* created when something is downloaded */
-    int64_t limit;   /* bytes that it may take on its disk (room.h); 0: as many as there are */
+    int64_t limit;   /* bytes that it may take on its disk (room.h); 0: no limit */
     bool shared;  /* processes that belong together bring the same objects: it is not said that one waits for another */
     bool offline; /* ERR_ARG says what would be downloaded */
     TransportConfig patience;

@@ -410,7 +410,7 @@ static void bucket_compare(const ClassList *list, HashedClass *of, int count, in
         }
 }
 
-Status classes_alike(const ClassList *list, int *count, int pair[2], char *why)
+Status classes_alike(const ClassList *list, int *count, int *left_out, int pair[2], char *why)
 {
     enum { BUCKET_MOST = 1024 /* of one length in letters with accents: to compare more would take seconds */ };
     HashedClass *hashed = calloc((size_t)list->count + 1, sizeof *hashed);
@@ -421,10 +421,11 @@ Status classes_alike(const ClassList *list, int *count, int pair[2], char *why)
         hashed[i] = (HashedClass){look_alike_hash(name), i, false};
     }
     qsort(hashed, (size_t)list->count, sizeof *hashed, by_hash);
-    *count = 0;
+    *count = *left_out = 0;
     pair[0] = pair[1] = -1;
     for (int first = 0, end; first < list->count; first = end) {
         for (end = first + 1; end < list->count && hashed[end].hash == hashed[first].hash;) end++;
+        if (end - first > BUCKET_MOST) *left_out += end - first;
         if (end - first <= BUCKET_MOST) bucket_compare(list, hashed + first, end - first, pair, why);
         for (int i = first; i < end; i++) *count += hashed[i].alike;
     }

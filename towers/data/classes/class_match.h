@@ -46,8 +46,9 @@ NODISCARD Status class_match(const ClassList *of, const ClassList *among, ClassR
 int class_of_word(const ClassList *list, const char *word);
 
 /* How many classes have a name that equals or looks like that of another one of the list (look_alike.h), or is the same number ("1" and
- * "01"): mostly one class that was written in two ways. The first two are in `pair`, why in `why` (ALIKE_BYTES). */
-NODISCARD Status classes_alike(const ClassList *list, int *count, int pair[2], char *why);
+ * "01"): mostly one class that was written in two ways. The first two are in `pair`, why in `why` (ALIKE_BYTES). *left_out: so many, whose names
+ * are of one length in letters that may be composed, were too many to compare. */
+NODISCARD Status classes_alike(const ClassList *list, int *count, int *left_out, int pair[2], char *why);
 
 /* "ant, bee, cat and 7 more" */
 void class_names_text(const char *const *names, int count, struct Text *to);

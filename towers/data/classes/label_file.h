@@ -44,8 +44,8 @@ typedef struct LabelFile {
 bool label_is_missing(const char *cell);
 
 /* Errors: ERR_FORMAT with file and line for anything else than the above, for a first line that is no header, labels in
- * brackets or quotes, a cell that is a missing value, a file that is listed twice, a label that an image has twice, and names of files that leave the folder;
- * ERR_IO, ERR_ARG. `group`: a column that is no class, for example the patient of each image, ERR_ARG if there is no such
+ * brackets or quotes, a cell that is a missing value, a file that is listed twice, a label that an image has twice, and
+ * names of files that leave the folder; ERR_IO, ERR_ARG. `group`: a column that is no class, for example the patient of each image, ERR_ARG if there is no such
  * column; NULL: none. `marks`: those of all files of the set. */
 NODISCARD Status label_file_read(const char *path, const char *group, unsigned marks, LabelFile *file);
 /* Adds the marks of a file, none for one with a column for each class. */

@@ -341,8 +341,13 @@ static Status alike_add(const LookOver *l, json_t *list)
     const SourceInfo *info = source_info(l->config->part[SPLIT_TRAIN]);
     const ClassList classes = {.names = info->class_names, .count = info->classes};
     char text[KIND_TEXT], why[ALIKE_BYTES];
-    int count, pair[2];
-    TRY(classes_alike(&classes, &count, pair, why));
+    int count, left_out, pair[2];
+    TRY(classes_alike(&classes, &count, &left_out, pair, why));
+    if (left_out) {
+        snprintf(text, sizeof text, "%d of %d classes were not compared: too many names of one length", left_out,
+                 info->classes);
+        TRY(finding_add(list, kind_texts[KIND_ALIKE].name, false, text, left_out, json_array()));
+    }
     if (!count) return OK;
     json_t *names = json_array();
     for (int i = 0; i < 2; i++) json_array_append_new(names, json_text(info->class_names[pair[i]]));
