@@ -186,7 +186,7 @@ import json, re, sys
 rows = json.load(open(f"{sys.argv[1]}/inception/models/weights.json"))
 assert all(row["address"].startswith("https://") for row in rows), "an address without https"
 short = {row["model"] for row in rows if len(row["sha256"]) < 64}
-page = re.search(r"Of ([^.]*) only the first digits of the digest are published", open(f"{sys.argv[1]}/docs/commands/fetch.md").read())
+page = re.search(r"Of ([^.]*) only the first digits of the SHA-256 are published", open(f"{sys.argv[1]}/docs/commands/fetch.md").read())
 assert short == set(re.findall("`(\\w+)`", page[1])), f"docs/commands/fetch.md names other weights than {short}"
 PYTHON
 refused 2 "cannot be verified; give its digest with --sha256" fetch "$base/good/plain.bin"
