@@ -110,7 +110,7 @@ at_store comes "s3://pets/a%20b+c=%C3%A9(g)'h!%2541*~.tar"
 [[ -n $(find fresh -name "$odd" -path '*/pets/data/*') ]] || complain "an object with an odd key: $(find fresh -name '*.tar')"
 
 # ---- folders that are listed, page by page
-at_store train listed --data-path "s3://pets/tar/" || complain "a folder of tars: $(tail -n 3 said/listed.err)"
+AWS_SESSION_TOKEN=$token at_store train listed --data-path "s3://pets/tar/" || complain "a folder of tars: $(tail -n 3 said/listed.err)"
 same listed
 [[ $(grep -c 'GET .*/pets/?continuation-token=.*prefix=tar%2F' requests) -ge 2 ]] || complain "a list has one page: $(grep list-type requests)"
 : >requests

@@ -1,6 +1,6 @@
 /* Object stores: which keys, region and endpoint count, addresses on the web, and what a refusal may come from. */
 #include "tests/support/unit.h"
-#include "towers/remote/s3.h"
+#include "towers/remote/s3_signature.h"
 
 static const char *const variables[] = {
     "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",      "AWS_SESSION_TOKEN", "AWS_PROFILE",
@@ -166,4 +166,57 @@ TEST(what_a_refusal_may_come_from)
     access.keys.id[0] = 0;
     assert_string_equal(refusal(&access, 403, NULL, date, 0),
                         "; the request was signed"); /* what is not signed has no time */
+}
+
+/* ---- signatures */
+
+/* The examples of https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html whose requests have a query. */
+TEST(signatures_that_amazon_has_published)
+{
+    static const struct {
+        const char *query, *signature;
+    } rows[] = {
+        {"lifecycle=", "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"},
+        {"max-keys=2&prefix=J", "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"},
+    };
+    S3Access access = {.region = "us-east-1",
+                       .keys = {.id = "AKIAIOSFODNN7EXAMPLE", .secret = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int port = 0; port < 2; port++) {
+            char url[256], wanted[512];
+            S3Signature made;
+            const S3Request request = {"GET", url, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+                                       1369353600};
+            snprintf(url, sizeof url, "https://examplebucket.s3.amazonaws.com%s/?%s", port ? ":443" : "",
+                     rows[i].query);
+            snprintf(
+                wanted, sizeof wanted,
+                "Authorization: AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request, "
+                "SignedHeaders=host;x-amz-content-sha256;x-amz-date, Signature=%s",
+                rows[i].signature);
+            assert_int_equal(s3_sign(&access, &request, &made), OK);
+            assert_string_equal(made.date, "x-amz-date: 20130524T000000Z");
+            assert_string_equal(made.authorization, wanted);
+        }
+}
+
+/* What libcurl 8.14 signs as a blank. A "+" of a key is no matter: libcurl signs paths as they are. */
+TEST(a_plus_in_a_query_is_signed_here)
+{
+    assert_true(s3_signs("https://pets.s3.amazonaws.com/?continuation-token=a%2Bb%3D&list-type=2"));
+    assert_false(s3_signs("https://pets.s3.amazonaws.com/?delimiter=%2F&list-type=2&prefix=tar%2F"));
+    assert_false(s3_signs("https://pets.s3.amazonaws.com/a%2Bb.tar"));
+}
+
+TEST(what_cannot_be_signed_is_refused)
+{
+    S3Access access = {.region = "us-east-1", .keys = {.id = "ID", .secret = "SECRET"}};
+    S3Signature made;
+    char *url = malloc(PATH_BYTES + AWS_TOKEN_BYTES + 8192);
+    assert_non_null(url);
+    int start = snprintf(url, 64, "https://pets.s3.amazonaws.com/?prefix=");
+    memset(url + start, 'a', PATH_BYTES + AWS_TOKEN_BYTES + 6000);
+    url[start + PATH_BYTES + AWS_TOKEN_BYTES + 6000] = 0;
+    assert_int_equal(s3_sign(&access, &(S3Request){"GET", url, "", 0}, &made), ERR_ARG);
+    free(url);
 }

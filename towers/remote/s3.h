@@ -1,4 +1,5 @@
-/* Object stores with the interface of S3: which one, and with which keys. Requests are signed by libcurl (AWS's Signature Version 4).
+/* Object stores with the interface of S3: which one, and with which keys. Requests are signed by libcurl (AWS's Signature
+ * Version 4), some by s3_signature.h.
  *
  * Keys come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN), else from the profile AWS_PROFILE, or
  * "default", in ~/.aws/credentials and ~/.aws/config (AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE). Without any, requests are not signed,

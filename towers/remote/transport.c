@@ -8,7 +8,7 @@
 #include "kernels/base/timeouts.h"
 #include "towers/remote/causes.h"
 #include "towers/remote/certificates.h"
-#include "towers/remote/s3.h"
+#include "towers/remote/s3_signature.h"
 
 enum { SPEED_LEAST = 1000 /* bytes a second; less is as good as nothing */ };
 enum { REDIRECTS = 8, CONNECT_SECONDS = 30, STALL_SECONDS = 60, NET_SECONDS = 300 };
@@ -286,20 +286,38 @@ static int scheme_check(void *context, char *to, char *from, int to_port, int fr
     return t->own->left ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
 }
 
-/* Keys go to libcurl alone. A signature holds for the host that it names, so nothing is followed elsewhere. */
-static Status signature_set(const S3Access *s3, const Sending *sends, NetRequest *r)
+static void signature_ask(const S3Access *s3, NetRequest *r)
 {
-    /* That of a request without a body. S3 demands a digest, and libcurl 7.88 does not add it (curl's issue 8810). */
-    static const char empty[] = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-    char digest[SHA256_HEX_BYTES + 32], scope[AWS_NAME_BYTES + 32], header[AWS_TOKEN_BYTES + 32];
-    curl_easy_setopt(r->curl, CURLOPT_FOLLOWLOCATION, 0L);
-    if (s3->keys_found != OK) return status_restore(s3->keys_found, &s3->keys_why);
-    if (!*s3->keys.id) return OK;
+    char scope[AWS_NAME_BYTES + 32];
     snprintf(scope, sizeof scope, "aws:amz:%s:s3", s3->region);
     curl_easy_setopt(r->curl, CURLOPT_AWS_SIGV4, scope);
     curl_easy_setopt(r->curl, CURLOPT_USERNAME, s3->keys.id);
     curl_easy_setopt(r->curl, CURLOPT_PASSWORD, s3->keys.secret);
-    snprintf(digest, sizeof digest, "x-amz-content-sha256: %s", sends ? sends->sha256 : empty);
+}
+
+static Status signature_make(const S3Access *s3, const S3Request *request, NetRequest *r)
+{
+    S3Signature made;
+    TRY(s3_sign(s3, request, &made));
+    TRY(header_add(r, made.date));
+    return header_add(r, made.authorization);
+}
+
+/* A signature holds for the host that it names, so nothing is followed elsewhere. */
+static Status signature_set(const S3Access *s3, const char *url, const Sending *sends, NetRequest *r)
+{
+    /* That of a request without a body. S3 demands a digest, and libcurl 7.88 does not add it (curl's issue 8810). */
+    static const char empty[] = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    const S3Request request = {sends ? sends->method : "GET", url, sends ? sends->sha256 : empty, time(NULL)};
+    char digest[SHA256_HEX_BYTES + 32], header[AWS_TOKEN_BYTES + 32];
+    curl_easy_setopt(r->curl, CURLOPT_FOLLOWLOCATION, 0L);
+    if (s3->keys_found != OK) return status_restore(s3->keys_found, &s3->keys_why);
+    if (!*s3->keys.id) return OK;
+    if (s3_signs(url))
+        TRY(signature_make(s3, &request, r));
+    else
+        signature_ask(s3, r);
+    snprintf(digest, sizeof digest, "x-amz-content-sha256: %s", request.sha256);
     TRY(header_add(r, digest));
     if (!*s3->keys.token) return OK;
     snprintf(header, sizeof header, "X-Amz-Security-Token: %s", s3->keys.token);
@@ -325,7 +343,7 @@ static Status address_set(const Transfer *t)
     curl_easy_setopt(curl, CURLOPT_URL, s3 ? url : t->address);
     curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
     curl_easy_setopt(curl, CURLOPT_MAXREDIRS, (long)REDIRECTS);
-    return s3 ? signature_set(s3, t->sends, t->own) : OK;
+    return s3 ? signature_set(s3, url, t->sends, t->own) : OK;
 }
 
 /* Ask for what is not there yet, of the version whose beginning is there. */
