@@ -14,8 +14,8 @@ small_data "$work/data" 400 100 || exit $?
 begin() {
     local name=$1
     shift
-    timeout -s KILL 200 "${mpirun[@]}" 2 "$work/program" "$towers" train fashion_cnn --data-path "$work/data" --towers 2 --threads 1 --batch-size 8 \
-        --max-steps 1000000 --epochs 1000000 --device cpu --log-interval 1 --comm-timeout 6 --output-dir "$work" --experiment "$name" "$@" >"$out" 2>"$err" </dev/null &
+    timeout -s KILL 600 "${mpirun[@]}" 2 "$work/program" "$towers" train fashion_cnn --data-path "$work/data" --towers 2 --threads 1 --batch-size 8 \
+        --max-steps 1000000 --epochs 1000000 --device cpu --log-interval 1 --comm-timeout 20 --output-dir "$work" --experiment "$name" "$@" >"$out" 2>"$err" </dev/null &
     job=$!
     wait_until rows "$name" 3 || complain "$name does not train: $(cat "$err")"
 }
@@ -46,7 +46,7 @@ storage_away() { # the other program waits for rank 0, which waits for storage
     begin saved --checkpoint-steps 5
     touch "$away"
     waits_for "has waited for storage for [0-9]+ s; the run goes on when it answers" "$err"
-    sleep 10 # more than --comm-timeout
+    sleep 24 # more than --comm-timeout
     rm "$away"
     waits_for ": waited for storage for [0-9]+ s" "$err"
     stop saved
