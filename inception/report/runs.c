@@ -83,7 +83,7 @@ static void state_find(const Run *run, const char *path, RunRow *row)
         word_copy(outcome, "outcome", row->state, sizeof row->state);
         word_copy(outcome, "message", row->why, sizeof row->why);
     } else {
-        bool killed = has_file(path, "heartbeat.json"); /* the cause and the weights are of an earlier end */
+        bool killed = has_file(path, HEARTBEAT_FILE); /* the cause and the weights are of an earlier end */
         if (!killed) log_cause(path, row->why);
         bool ended = !killed && has_file(path, "last.safetensors") && !*row->why;
         snprintf(row->state, sizeof row->state, !ended ? "failed" : run && is_whole(run) ? "finished" : "stopped");

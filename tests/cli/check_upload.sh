@@ -63,6 +63,9 @@ done
 goes_on s3://away/runs/first first
 says first "s3://away/runs/first was brought to elsewhere/first/first: step 6, "
 [[ -e $(stored first)/ckpt/step-0000000012/MANIFEST ]] || complain "a run that goes on copies no more"
+# what is copied while the run trains has no sign of life of this machine, which would stay there for ever
+TOWERS_FAULT=delay:tower=0,step=3,ms=3000 ends 0 beats --max-steps 4 --checkpoint-steps 2 --upload s3://away/runs/beats
+equal beats
 # a directory that has the run already goes on there; one that has less of it, or another one, is left alone
 comes s3://away/runs/first first --max-steps 12 || complain "a run that is here: $(tail -n 3 err.first)"
 says first "s3://away/runs/first is here already, up to step 12, in elsewhere/first/first: nothing was brought"

@@ -5,6 +5,7 @@
 #include "kernels/base/place.h"
 #include "kernels/base/text.h"
 #include "towers/remote/send.h"
+#include "towers/store/run_dir.h"
 
 static const char manifest_name[] = "MANIFEST";
 
@@ -22,7 +23,7 @@ typedef struct Upload {
 /* The MANIFEST goes last, and is added then. */
 static bool is_left(const char *folder, const char *name)
 {
-    static const char *const own[] = {"ckpt", "upload.log",
+    static const char *const own[] = {"ckpt", "upload.log", HEARTBEAT_FILE,
                                       RUN_STORE_FILE}; /* the last one is there since the beginning */
     if (*name == '.' || (!strncmp(folder, "ckpt/", 5) && !strcmp(name, manifest_name))) return true;
     for (size_t i = 0; !*folder && i < sizeof own / sizeof *own; i++)

@@ -5,6 +5,8 @@
 
 #include "towers/files/files.h"
 
+/* While the run lasts: a sign of life of this machine. */
+#define HEARTBEAT_FILE "heartbeat.json"
 /* The structure of a network that was read from a file: nodes, names and shapes, without trained values. */
 #define NETWORK_FILE "network.onnx"
 

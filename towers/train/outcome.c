@@ -7,6 +7,7 @@
 #include "kernels/base/timeouts.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
+#include "towers/store/run_dir.h"
 #include "towers/train/console.h"
 
 enum { LINE_BYTES = 2048 };
@@ -32,7 +33,7 @@ struct Heartbeat {
 static void heartbeat_remove(const Heartbeat *beat)
 {
     char path[PATH_BYTES];
-    if (path_join(path, beat->run_dir, "heartbeat.json") == OK) place_unlink(path);
+    if (path_join(path, beat->run_dir, HEARTBEAT_FILE) == OK) place_unlink(path);
 }
 
 bool run_dir_moved(const char *run_dir, char why[MOVED_BYTES])
@@ -61,7 +62,7 @@ static void *heartbeat_run(void *context)
         now_text(now);
         json_t *root = json_pack("{s:s, s:I, s:I, s:i}", "time", now, "step", (json_int_t)atomic_load(&run->step),
                                  "steps", (json_int_t)atomic_load(&run->steps), "pid", (int)getpid());
-        (void)!json_replace(beat->run_dir, "heartbeat.json", root, JSON_COMPACT); /* records report failing storage */
+        (void)!json_replace(beat->run_dir, HEARTBEAT_FILE, root, JSON_COMPACT); /* records report failing storage */
     }
     heartbeat_remove(beat);
     errand_done(&beat->errand);
