@@ -9,11 +9,13 @@ small_data "$work/data" 96 30 || exit $?
 "$towers" doctor 2>/dev/null | grep -q 'Open MPI' && command -v mpirun.openmpi >/dev/null ||
     { echo "SKIPPED: towers on hosts with a network: this build has no Open MPI, or mpirun is missing" >&2; exit 77; }
 
-# However a test fails, it leaves no hosts: with an error, by a signal, when the switch is gone (its SWITCH_PID, too).
+# However a test fails, it leaves no hosts: with an error, by a signal, when the switch is gone (its SWITCH_PID, too). The kernel removes
+# their links a moment later.
+hosts_gone() { [[ $1 != tow && ! -e /sys/class/net/${1}r ]] && ! ip netns list | grep -q "^$1-"; }
 for end in 'no_such_command; exit 1' 'kill -TERM $$' 'kill -KILL $SWITCH_PID; wait $SWITCH_PID; exit 1'; do
     left=tow$(bash -c '. "$1/tests/support/check.sh"; . "$source_dir/tests/support/hosts.sh"; echo $$; net_begin 2; '"$end" \
         net-end "$source_dir" "$towers" 2>"$err")
-    ! ip netns list | grep "^$left-" && [[ $left != tow && ! -e /sys/class/net/${left}r ]] || complain "after '$end' hosts are left: $(cat "$err")"
+    wait_until hosts_gone "$left" || complain "after '$end' hosts are left: $(cat "$err")"
 done
 
 net_begin 4
