@@ -10,6 +10,7 @@
 #   tests/mutants.sh --null         one comment for each test of the table, which none may catch: --only TEXT takes the name of a test, too
 #   tests/mutants.sh --build DIR    (first) in this build in place of build-test-cuda
 #   tests/mutants.sh --check        only whether each still fits the source
+#   tests/mutants.sh --anchor       writes the table anew, each row by its function and the expression that changes
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,7 +22,7 @@ fi
 arguments=("$@")
 [[ ! ${1:-} =~ ^[0-9]+$ ]] || arguments=(--random "$@")
 case " $* " in
-*" --check "*) ;;
+*" --check "* | *" --anchor "*) ;;
 *)
     [ -f "$build/build.ninja" ] || cmake --preset test-cuda >/dev/null
     cmake --build "$build" -j "$(nproc)" >/dev/null

@@ -43,7 +43,7 @@ printf '#!/bin/sh\n' >"$project/build/tests/other" && chmod +x "$project/build/t
 ninja -C "$project/build" -t compdb compile >"$project/build/compile_commands.json"
 
 expect() { # STATUS WANTED-LINE TESTS: of the mutant that multiplies
-    printf '# a cube\nkernels/twice.c: %s\n- x + x\n+ x * x * x\n' "$3" >"$project/tests/mutants.txt"
+    printf '# a cube\nkernels/twice.c twice(): %s\n- x + x\n+ x * x * x\n' "$3" >"$project/tests/mutants.txt"
     python3 "$source_dir/tests/support/mutants.py" "$project" "$project/build" >"$out" 2>"$err"
     local status=$?
     [[ $status == "$1" ]] || complain "$3: exit $status instead of $1: $(cat "$out" "$err")"
@@ -60,6 +60,49 @@ expect 0 '^caught .*a cube (check_names: exit 1)' 'check_names'
 expect 1 '^broken .*a cube (check_hides fails without a mutant: exit 127)' 'check_hides'
 expect 1 '^survived .*a cube (check_blind)' 'check_blind'
 expect 1 '^mutant 1, a cube: there is no test check_names,;' 'check_names, check_blind'
+
+# A row is for what its file defines by a name, and only tokens count; --check says what became of them.
+cp "$project/kernels/twice.c" "$work/twice.c"
+cat >"$project/kernels/twice.c" <<'END'
+#define SUM(x) \
+    ((x) + (x))
+extern "C" {
+static const int ones[] = {1, 1};
+int once(int x) { return x + 0; } /* x + x */
+static int (*const calls[])(int) = {once};
+int twice(int x)
+{
+    return x /* once
+        and */ + x;
+}
+}
+END
+fits() { # STATUS WANTED-LINE HEAD OLD
+    printf '# a cube\n%s: test_sees\n- %s\n+ 0\n' "$3" "$4" >"$project/tests/mutants.txt"
+    python3 "$source_dir/tests/support/mutants.py" "$project" --check >"$out" 2>"$err"
+    local status=$?
+    [[ $status == "$1" ]] || complain "$3, $4: exit $status instead of $1: $(cat "$out" "$err")"
+    grep -qF "$2" "$out" || complain "$3, $4: no line '$2': $(cat "$out" "$err")"
+}
+once='does not hold exactly once, but'
+fits 0 'all 1 mutants fit' 'kernels/twice.c' 'x + x'
+fits 0 'all 1 mutants fit' 'kernels/twice.c twice()' 'x  +x'
+fits 0 'all 1 mutants fit' 'kernels/twice.c SUM()' '(x)'$'\n''- + (x)'
+fits 0 'all 1 mutants fit' 'kernels/twice.c ones()' '1, 1'
+fits 0 'all 1 mutants fit' 'kernels/twice.c calls()' 'once'
+fits 1 "kernels/twice.c $once 2 times: return x" 'kernels/twice.c' 'return x'
+fits 1 "once() of kernels/twice.c $once 0 times: x + x" 'kernels/twice.c once()' 'x + x'
+fits 1 "twice() of kernels/twice.c $once 3 times: x" 'kernels/twice.c twice()' 'x'
+fits 1 'kernels/twice.c defines no thrice' 'kernels/twice.c thrice()' 'x + x'
+echo 'int thrice(int x) { return x + x + x; }' >"$project/kernels/thrice.c"
+fits 1 'kernels/twice.c defines no thrice, but kernels/thrice.c' 'kernels/twice.c thrice()' 'x + x'
+rm "$project/kernels/thrice.c"
+printf '# a\nkernels/twice.c [!avx]: test_sees\n- int twice(int x) { return x + x;\n+ int twice(int x) { return x * x;\n\n# b\nkernels/twice.c in kernels/twice.c: test_sees\n- return x + 0; }\n+ return x; }\n' >"$project/tests/mutants.txt"
+python3 "$source_dir/tests/support/mutants.py" "$project" --anchor >"$out" 2>&1 || complain "--anchor: $(cat "$out")"
+printf '# a\nkernels/twice.c twice() [!avx]: test_sees\n- x + x\n+ x * x\n\n# b\nkernels/twice.c once(): test_sees\n- x + 0\n+ x\n' |
+    diff - "$project/tests/mutants.txt" >"$out" || complain "--anchor: $(cat "$out")"
+cp "$work/twice.c" "$project/kernels/twice.c"
+expect 0 '^caught .*a cube (test_sees: exit 1)' 'test_sees'
 
 # --null: a comment, which no test may catch
 nothing() { # STATUS WANTED-LINE TESTS

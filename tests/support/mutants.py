@@ -4,12 +4,14 @@
 The table is tests/mutants.txt. A mutant is three lines and more:
 
     # what is wrong
-    FILE: TEST [TEST...]                    or FILE [FLAG]: TEST..., FILE [!FLAG]: TEST..., HEADER in FILE: TEST...
-    - text of FILE, which occurs in it exactly once (runs of white space are equal); or in one other file, if it moved
+    FILE NAME(): TEST [TEST...]             or FILE [FLAG]: TEST..., FILE [!FLAG]: TEST..., HEADER in FILE: TEST...
+    - tokens that occur exactly once in what FILE defines by that name: a function, a table, a macro
     + what stands there instead
 
-`-` and `+` may go on over several lines. A FLAG is one of /proc/cpuinfo: the file's code runs only on processors that
-have it (or, with `!`, that lack it). A HEADER is changed for that one FILE.
+Without a name they occur once in the whole file. Only tokens are compared, no white space and no comments, so that neither a new
+comment nor a line that is broken elsewhere makes a mutant stale. `-` and `+` may go on over several lines. Whole lines may be quoted in a new row, too: --anchor
+then finds the name and leaves as few tokens as say the place. A FLAG is one of /proc/cpuinfo: the file's code runs only on processors
+that have it (or, with `!`, that lack it). A HEADER is changed for that one FILE.
 
 For each mutant the one source file is compiled as the build compiles it, with the other text, and linked in front of the
 build's libraries into copies of the programs and libraries that the test uses. They lie in a folder like that of the build,
@@ -37,8 +39,9 @@ import time
 PASSED, SKIPPED = "passed", "skipped"
 UNCHANGED_S = 900  # of wall time, for a test without a mutant: several times what the slowest takes, check_hosts
 HANGS_S, TIMES_SLOWER = 60, 6  # with a mutant: so many seconds, and so many times the time without it
-HEAD = re.compile(r"(\S+?)(?: in (\S+?))?(?: \[(!?\w+)\])?:(.*)")
-Mutant = collections.namedtuple("Mutant", "number title file source needs tests old new")  # source: what is compiled, mostly file
+HEAD = re.compile(r"(\S+?)(?: (\w+)\(\))?(?: in (\S+?))?(?: \[(!?\w+)\])?:(.*)")
+# name: in what of the file, or None; source: what is compiled, mostly file
+Mutant = collections.namedtuple("Mutant", "number title file name source needs tests old new")
 
 
 def table_read(path):
@@ -47,10 +50,10 @@ def table_read(path):
     def finish():
         if head:
             parts = HEAD.fullmatch(head)
-            if not (parts and old and new and parts[4].split()):
+            if not (parts and old and new and parts[5].split()):
                 sys.exit(f"mutants: '{title}' lacks its file, its tests, its old or its new text")
             texts = "\n".join(old), "\n".join(new)
-            mutants.append(Mutant(len(mutants) + 1, title, parts[1], parts[2] or parts[1], parts[3], parts[4].split(), *texts))
+            mutants.append(Mutant(len(mutants) + 1, title, parts[1], parts[2], parts[3] or parts[1], parts[4], parts[5].split(), *texts))
 
     for line in open(path, encoding="utf-8"):
         line = line.rstrip("\n")
@@ -67,17 +70,192 @@ def table_read(path):
     return mutants
 
 
+TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|[A-Za-z_]\w*|\.?\d(?:[eEpP][+-]|[\w.])*|<<=|>>=|\.\.\.|->|\+\+|--|<<|>>'
+                   r'|[<>=!+*/%&|^-]=|&&|\|\||##|\S')
+NO_TOKEN = re.compile(r"/\*.*?\*/|//[^\n]*|\\\n|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.S)  # comments and continued lines, or what looks like them
+DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*(\w*)(?:\\\n|[^\n])*", re.M)
+
+
+def tokens_of(text):
+    """[(first, end)] of all tokens of a text in C."""
+    bare = NO_TOKEN.sub(lambda found: found[0] if found[0][0] in "\"'" else re.sub(r"[^\n]", " ", found[0]), text)
+    return [found.span() for found in TOKEN.finditer(bare)]
+
+
+class Code:
+    """The text of a source, its tokens, and the parts of them that have a name at the top level: functions, tables, types, macros."""
+
+    def __init__(self, text):
+        self.text, self.spans = text, tokens_of(text)
+        self.words = [text[first:end] for first, end in self.spans]
+        self.named = collections.defaultdict(list)  # name: [(first token, end)]
+        directives = [(found.start(), found.end(), found[2] if found[1] == "define" else None) for found in DIRECTIVE.finditer(text)]
+        inside, depth, begun = iter(directives), 0, 0
+        first, end, name = next(inside, (len(text), len(text), None))
+        for i, word in enumerate(self.words):
+            at = self.spans[i][0]
+            while at >= end:
+                first, end, name = next(inside, (len(text), len(text) + 1, None))
+            if first <= at < end:  # a directive ends no declaration, but for one between two
+                if name:
+                    self.named[name] += [(i, i + 1)]
+                if depth == 0:
+                    begun = i + 1
+            elif word == "{":
+                if depth == 0 and self.words[begun:i] == ["extern", '"C"']:
+                    begun = i + 1
+                    continue
+                depth += 1
+            elif word == "}":
+                depth = max(depth - 1, 0)
+                if depth == 0 and self.words[i + 1:i + 2] != [";"]:
+                    self.define(begun, i + 1)
+                    begun = i + 1
+            elif word == ";" and depth == 0:
+                self.define(begun, i + 1)
+                begun = i + 1
+
+    def define(self, begun, end):
+        words = self.words[begun:end]
+        head = words[:min(words.index(mark) for mark in ("{", "=", ";") if mark in words)] if set(words) & {"{", "=", ";"} else words
+        depth, name = 0, None
+        for i, word in enumerate(head):  # what stands before the last bracket, or last
+            depth += (word in "([") - (word in ")]")
+            if re.match(r"[A-Za-z_]", word) and depth == 0:
+                name = word
+            elif word == "(" and depth == 1 and head[i + 1:i + 2] == ["*"]:  # a pointer to functions
+                name = next((inner for inner in head[i + 2:] if re.match(r"(?!const\b)[A-Za-z_]", inner)), name)
+                break
+            elif word == "(" and depth == 1 and name == "TEST":
+                name = head[i + 1]
+                break
+        if name:
+            self.named[name].append((begun, end))
+
+    def name_at(self, first, end):
+        """The name of the innermost part that holds these tokens; None: there is none."""
+        holders = [(last - begun, name) for name, parts in self.named.items() for begun, last in parts if begun <= first and end <= last]
+        macros = [name for name, parts in self.named.items() if all(any(begun <= i < last for begun, last in parts) for i in range(first, end))]
+        return min(holders)[1] if holders else macros[0] if macros else None
+
+    def places(self, words, name):
+        """The numbers of the first tokens where these words stand, in what has the name."""
+        parts = self.named.get(name, []) if name else [(0, len(self.words))]
+        joined = []
+        for begun, end in sorted(parts):  # the tokens of a macro follow each other
+            if joined and joined[-1][1] == begun:
+                joined[-1] = joined[-1][0], end
+            else:
+                joined.append((begun, end))
+        return [i for begun, end in joined for i in range(begun, end - len(words) + 1)
+                if self.words[i] == words[0] and self.words[i:i + len(words)] == words]
+
+
+CODES = {}
+
+
+def code_of(source, path):
+    path = os.path.join(source, path)
+    if path not in CODES:
+        CODES[path] = Code(open(path, encoding="utf-8").read()) if os.path.exists(path) else None
+    return CODES[path]
+
+
+def words_of(text):
+    return [text[first:end] for first, end in tokens_of(text)]
+
+
 def mutated(source, mutant):
-    """The file's text with the mutant in it, or None if the old text does not occur exactly once."""
-    path = os.path.join(source, mutant.file)
-    if not os.path.exists(path):
+    """The file's text with the mutant in it, or None if the old tokens do not occur exactly once."""
+    code, words = code_of(source, mutant.file), words_of(mutant.old)
+    places = code.places(words, mutant.name) if code and words else []
+    if len(places) != 1:
         return None
-    text = open(path, encoding="utf-8").read()
-    pattern = r"\s+".join(re.escape(word) for word in mutant.old.split())
-    found = list(re.finditer(pattern, text))
-    if len(found) != 1:
-        return None
-    return text[: found[0].start()] + mutant.new + text[found[0].end() :]
+    return code.text[:code.spans[places[0]][0]] + mutant.new + code.text[code.spans[places[0] + len(words) - 1][1]:]
+
+
+def misfit(source, mutant):
+    """Why a mutant does not fit, for who mends the table."""
+    code, old = code_of(source, mutant.file), " ".join(mutant.old.split())
+    if not code:
+        return f"there is no {mutant.file}"
+    if mutant.name and mutant.name not in code.named:
+        others = [os.path.relpath(os.path.join(folder, name), source) for floor in ("kernels", "nccl_sync", "towers", "inception")
+                  for folder, _, names in os.walk(os.path.join(source, floor)) for name in names if name.endswith((".c", ".h", ".cu", ".cuh"))]
+        there = [path for path in others if re.search(rf"\b{mutant.name}\(", code_of(source, path).text) and mutant.name in code_of(source, path).named]
+        return f"{mutant.file} defines no {mutant.name}" + (f", but {' and '.join(there)}" if there else "")
+    count = len(code.places(words_of(mutant.old), mutant.name))
+    return f"{mutant.name + '() of ' if mutant.name else ''}{mutant.file} does not hold exactly once, but {count} times: {old}"
+
+
+def tokens_text(text, spans):
+    """These tokens of a text, with blanks where it has white space or comments, over lines of a width that can be read."""
+    lines, end = [""], None
+    for first, last in spans:
+        gap = " " if end is not None and first > end else ""
+        if len(lines[-1]) + len(gap) + last - first > 136 and gap:
+            lines.append("")
+            gap = ""
+        lines[-1] += gap + text[first:last]
+        end = last
+    return lines
+
+
+STOPS = {";", ",", "{", "}", "&&", "||", "?", ":", "=", "return"}
+
+
+def whole(words, first, end):
+    """From first to end, with the other brackets of a pair and the rest of the expression, as far as it is short."""
+    depth, lowest = 0, 0
+    for word in words[first:end]:
+        depth += (word in ("(", "[")) - (word in (")", "]"))
+        lowest = min(lowest, depth)
+    opened, closed = depth - lowest, -lowest  # brackets that the part opens and does not close, closes and has not opened
+    for step in (-1, 1):
+        depth = closed if step < 0 else opened
+        inner, outer = ((")", "]"), ("(", "[")) if step < 0 else (("(", "["), (")", "]"))
+        while end - first < 24 and (first > 0 if step < 0 else end < len(words)):
+            word = words[first - 1 if step < 0 else end]
+            if depth == 0 and (word in STOPS or word in outer):
+                break
+            depth += (word in inner) - (word in outer)
+            first, end = (first - 1, end) if step < 0 else (first, end + 1)
+    return first, end
+
+
+def anchored(source, mutant):
+    """(name, lines of the old text, lines of the new text): as few tokens as say the place in what has a name, up to whole expressions."""
+    code, old, new = code_of(source, mutant.file), words_of(mutant.old), words_of(mutant.new)
+    at = code.places(old, mutant.name)[0]
+    name = code.name_at(at, at + len(old))
+    same, behind = 0, 0
+    while same < min(len(old), len(new)) and old[same] == new[same]:
+        same += 1
+    while behind < min(len(old), len(new)) - same and old[-1 - behind] == new[-1 - behind]:
+        behind += 1
+    first, end, left = same, len(old) - behind, True
+    while (first > 0 or end < len(old)) and (first == end or len(code.places(old[first:end], name)) != 1):
+        if (left and first > 0) or end == len(old):
+            first -= 1
+        else:
+            end += 1
+        left = not left
+    first, end = whole(old, first, end)
+    spans = tokens_of(mutant.new)[first:len(new) - (len(old) - end)]
+    return name, tokens_text(code.text, code.spans[at + first:at + end]), tokens_text(mutant.new, spans) or [""]
+
+
+def anchor_all(source, path, mutants):
+    """Write the table anew, each row by the name and the fewest tokens."""
+    with open(path, "w", encoding="utf-8") as table:
+        for m in mutants:
+            name, old, new = anchored(source, m)
+            again = m._replace(name=name, old="\n".join(old), new="\n".join(new))
+            if words_of(mutated(source, again) or "") != words_of(mutated(source, m)):
+                sys.exit(f"mutants: {m.number}, {m.title}: another mistake by its tokens")
+            head = m.file + (f" {name}()" if name else "") + (f" in {m.source}" if m.source != m.file else "") + (f" [{m.needs}]" if m.needs else "")
+            rows = [f"# {m.title}", f"{head}: {' '.join(m.tests)}", *("- " + line for line in old), *(("+ " + line).rstrip() for line in new)]
+            table.write(("\n" if m.number > 1 else "") + "\n".join(rows) + "\n")
 
 
 # Small mistakes that are tried in the changed lines of a commit, with --diff: (what is found, what stands there instead).
@@ -113,7 +291,7 @@ def of_diff(source, commits, table):
                 changed = text[:match.start()] + instead + text[match.end():]
                 for first in range(at - 1, max(at - 8, -1), -1):  # as many lines before it as make it the only one
                     before = "\n".join(lines[first:at - 1] + [""])
-                    mutant = Mutant(len(mutants) + 1, f"line {at}: {changed.strip()}", path, path, None, tests, before + text, before + changed)
+                    mutant = Mutant(len(mutants) + 1, f"line {at}: {changed.strip()}", path, None, path, None, tests, before + text, before + changed)
                     if mutated(source, mutant) is not None:
                         mutants.append(mutant)
                         break
@@ -332,7 +510,7 @@ def try_mutant(build, mutant):
     """("caught" | "survived" | "not run here" | "broken", text)"""
     text, ran = mutated(build.source, mutant), False
     if text is None:
-        return "broken", f"{mutant.file} does not hold the old text exactly once: {mutant.old}"
+        return "broken", misfit(build.source, mutant)
     try:
         for test in mutant.tests:
             if not build.program(test):
@@ -377,6 +555,7 @@ def main():
     parser.add_argument("source")
     parser.add_argument("build", nargs="?")
     parser.add_argument("--check", action="store_true", help="only look whether every mutant's text is there")
+    parser.add_argument("--anchor", action="store_true", help="write the table anew, each row by its function and the fewest tokens")
     parser.add_argument("--only", help="mutants whose title or file holds this text")
     parser.add_argument("--null", action="store_true", help="a comment for each test of the table instead, which none may catch")
     parser.add_argument("--diff", help="mutants of the lines that these commits changed, e.g. HEAD~1, instead of the table")
@@ -384,10 +563,11 @@ def main():
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     arguments = parser.parse_args()
     source = os.path.abspath(arguments.source)
-    mutants = table_read(os.path.join(source, "tests/mutants.txt"))
+    path = os.path.join(source, "tests/mutants.txt")
+    mutants = table_read(path)
     stale = [m for m in mutants if mutated(source, m) is None]
     for m in stale:
-        print(f"mutant {m.number}, {m.title}: {m.file} does not hold exactly once: {' '.join(m.old.split())}")
+        print(f"mutant {m.number}, {m.title}: {misfit(source, m)}")
     headers = [m for m in mutants if not m.source.endswith((".c", ".cu"))]
     for m in headers:
         print(f"mutant {m.number}, {m.title}: {m.source} is not compiled by itself; name a source file that includes it: HEADER in FILE")
@@ -397,6 +577,9 @@ def main():
     stale += headers + [m for m, _ in nameless]
     if stale:
         sys.exit(f"{len(stale)} of {len(mutants)} mutants do not fit the source: mend tests/mutants.txt")
+    if arguments.anchor:
+        anchor_all(source, path, mutants)
+        return
     if arguments.check:
         print(f"all {len(mutants)} mutants fit the source")
         return
