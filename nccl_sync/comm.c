@@ -79,7 +79,13 @@ Status comm_broadcast(Comm *comm, void *buf, size_t bytes, int root)
 Status comm_gather(Comm *comm, const void *mine, size_t bytes, void *all)
 {
     comm_record_begin(comm, "a gather", 0, bytes);
-    return comm_record_end(comm, comm->ops->gather(comm, mine, bytes, all));
+    return comm_record_end(comm, comm->ops->gather(comm, mine, bytes, all, true));
+}
+
+Status comm_gather_root(Comm *comm, const void *mine, size_t bytes, void *all)
+{
+    comm_record_begin(comm, "a gather", 0, bytes);
+    return comm_record_end(comm, comm->ops->gather(comm, mine, bytes, all, false));
 }
 
 Status comm_barrier(Comm *comm)

@@ -130,6 +130,9 @@ void comm_sum_times(Comm *comm, CommTimes *times);
 NODISCARD Status comm_broadcast(Comm *comm, void *buf, size_t bytes, int root); /* from rank `root`; host memory */
 /* Collects `bytes` from every rank, in `all` [ranks][bytes], on every rank; host memory. */
 NODISCARD Status comm_gather(Comm *comm, const void *mine, size_t bytes, void *all);
+/* The same for rank 0 alone, so that what travels grows with the ranks and not with their square; elsewhere `all` is NULL. The others
+ * do not wait until it has come. */
+NODISCARD Status comm_gather_root(Comm *comm, const void *mine, size_t bytes, void *all);
 NODISCARD Status comm_barrier(Comm *comm);
 /* How long one wait for peers may still go on: config.timeout_ms + grace_ms without a sign of progress from those that
  * are missing. Time in which this process was stopped itself does not count. All zero at first. */

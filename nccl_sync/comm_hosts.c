@@ -94,6 +94,7 @@ typedef struct Exchange {
     void *all; /* or what is broadcast */
     size_t bytes;
     int root;
+    bool everywhere; /* a gather: on all ranks */
 } Exchange;
 
 static Status broadcast_work(Comm *comm, void *of)
@@ -121,7 +122,7 @@ static Status broadcast_work(Comm *comm, void *of)
 
 static Status hosts_broadcast(Comm *comm, void *buf, size_t bytes, int root)
 {
-    return hosts_run(hosts_of(comm), broadcast_work, &(Exchange){NULL, buf, bytes, root});
+    return hosts_run(hosts_of(comm), broadcast_work, &(Exchange){NULL, buf, bytes, .root = root});
 }
 
 static Status gather_work(Comm *comm, void *of)
@@ -138,19 +139,19 @@ static Status gather_work(Comm *comm, void *of)
         memcpy(shared + (size_t)place->rank * n, (const char *)x->mine + done, n);
         TRY(shared_barrier(&comm->config, c->shared));
         if (c->link) {
-            Status st = c->link->ops->gather(c->link, shared, per * n, &request);
+            Status st = c->link->ops->gather(c->link, shared, per * n, x->everywhere, &request);
             TRY(leader_wait(comm, st, request));
         }
         TRY(shared_barrier(&comm->config, c->shared));
-        for (size_t r = 0; r < ranks; r++) memcpy((char *)x->all + r * x->bytes + done, shared + r * n, n);
+        for (size_t r = 0; x->all && r < ranks; r++) memcpy((char *)x->all + r * x->bytes + done, shared + r * n, n);
         TRY(shared_barrier(&comm->config, c->shared)); /* the area is read */
     }
     return OK;
 }
 
-static Status hosts_gather(Comm *comm, const void *mine, size_t bytes, void *all)
+static Status hosts_gather(Comm *comm, const void *mine, size_t bytes, void *all, bool everywhere)
 {
-    return hosts_run(hosts_of(comm), gather_work, &(Exchange){mine, all, bytes, 0});
+    return hosts_run(hosts_of(comm), gather_work, &(Exchange){mine, all, bytes, .everywhere = everywhere});
 }
 
 static Status barrier_work(Comm *comm, void *of)
@@ -299,7 +300,7 @@ static Status leader_open(Comm *comm, HostsComm *c, LinkOpen link_open)
                        .max_count = (int64_t)comm->config.max_count};
     snprintf(mine->host, sizeof mine->host, "%s", place->host);
     c->shared->first_tower = place->first_tower;
-    Status st = c->link->ops->gather(c->link, c->node, sizeof *c->node, &request);
+    Status st = c->link->ops->gather(c->link, c->node, sizeof *c->node, true, &request);
     TRY(leader_wait(comm, st, request));
     return nodes_check(comm, c);
 }

@@ -68,9 +68,10 @@ static Status nccl_broadcast(Comm *comm, void *buf, size_t bytes, int root)
     return OK;
 }
 
-static Status nccl_gather(Comm *comm, const void *mine, size_t bytes, void *all)
+static Status nccl_gather(Comm *comm, const void *mine, size_t bytes, void *all, bool everywhere)
 {
     NcclComm *c = comm->impl;
+    if (!everywhere) return comm_gather_root(c->control, mine, bytes, all);
     if (!c->nccl || bytes < RELAY_MIN) return comm_gather(c->control, mine, bytes, all);
     memcpy((char *)all + (size_t)comm->config.place.rank * bytes, mine, bytes);
     for (int r = 0; r < comm->config.place.ranks; r++)

@@ -8,7 +8,8 @@ typedef struct CommOps {
     Status (*allreduce_begin)(Comm *comm, int tower, size_t first, float *from, size_t count);
     Status (*allreduce_end)(Comm *comm, size_t first, float *to, size_t count);
     Status (*broadcast)(Comm *comm, void *buf, size_t bytes, int root);
-    Status (*gather)(Comm *comm, const void *mine, size_t bytes, void *all);
+    /* everywhere: on all ranks; else on rank 0, and `all` is NULL on the others. */
+    Status (*gather)(Comm *comm, const void *mine, size_t bytes, void *all, bool everywhere);
     Status (*barrier)(Comm *comm);
     Status (*register_memory)(Comm *comm, const CommMemory *memory, size_t bytes); /* NULL: no effect */
     void (*text)(const Comm *comm, char *text, size_t bytes);                      /* may leave it "", as NULL does */

@@ -47,15 +47,16 @@ static Status shm_broadcast(Comm *comm, void *buf, size_t bytes, int root)
     return OK;
 }
 
-static Status shm_gather(Comm *comm, const void *mine, size_t bytes, void *all)
+static Status shm_gather(Comm *comm, const void *mine, size_t bytes, void *all, bool everywhere)
 {
+    (void)everywhere; /* all ranks see the memory */
     CommShared *shared = comm->impl;
     size_t ranks = (size_t)shared->ranks, rank = (size_t)comm->config.place.rank, piece = BROADCAST_BYTES / ranks;
     for (size_t done = 0; done < bytes; done += piece) {
         size_t n = bytes - done < piece ? bytes - done : piece;
         memcpy(shared->broadcast + rank * n, (const char *)mine + done, n);
         TRY(shm_barrier(comm));
-        for (size_t r = 0; r < ranks; r++) memcpy((char *)all + r * bytes + done, shared->broadcast + r * n, n);
+        for (size_t r = 0; all && r < ranks; r++) memcpy((char *)all + r * bytes + done, shared->broadcast + r * n, n);
         TRY(shm_barrier(comm));
     }
     return OK;

@@ -204,7 +204,7 @@ Status leaders_meet(Comm *comm)
     HostsComm *c = hosts_of(comm);
     int request = 0, me = comm->config.place.node;
     c->numbers[me] = c->collective;
-    Status st = c->link->ops->gather(c->link, c->numbers, sizeof *c->numbers, &request);
+    Status st = c->link->ops->gather(c->link, c->numbers, sizeof *c->numbers, true, &request);
     TRY(leader_wait(comm, st, request));
     for (int n = 0; n < comm->config.place.nodes; n++) {
         if (c->numbers[n] == c->collective) continue;

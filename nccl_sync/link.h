@@ -22,7 +22,8 @@ typedef struct LinkOps {
     Status (*receive)(Link *link, int from, void *to, size_t bytes, int *request);
     /* All leaders together, in the same order. */
     Status (*broadcast)(Link *link, void *buf, size_t bytes, int root, int *request);
-    Status (*gather)(Link *link, void *all, size_t bytes, int *request); /* all [nodes][bytes]; the own part is there */
+    /* all [nodes][bytes]; the own part is there. everywhere: in all nodes; else in node 0, and the others only give theirs. */
+    Status (*gather)(Link *link, void *all, size_t bytes, bool everywhere, int *request);
     Status (*test)(Link *link, int request, bool *ended);
     /* A message may be lost if the receiver has left. */
     Status (*notify)(Link *link, int to, const LeaderMessage *message);

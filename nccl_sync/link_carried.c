@@ -27,7 +27,13 @@ enum {
     LOOK_EVERY = 64          /* tests between looks whether the carrier lives */
 };
 
-typedef enum Operation { OPERATION_SEND = 0, OPERATION_RECEIVE, OPERATION_BROADCAST, OPERATION_GATHER } Operation;
+typedef enum Operation {
+    OPERATION_SEND = 0,
+    OPERATION_RECEIVE,
+    OPERATION_BROADCAST,
+    OPERATION_GATHER, /* everywhere */
+    OPERATION_GATHER_ROOT
+} Operation;
 
 typedef struct CarriedMessage {
     Operation operation;
@@ -100,7 +106,7 @@ static Status message_begin(Link *link, CarriedMessage *p)
     case OPERATION_SEND: return ops->send(link, p->peer, p->data, p->bytes, &p->request);
     case OPERATION_RECEIVE: return ops->receive(link, p->peer, p->data, p->bytes, &p->request);
     case OPERATION_BROADCAST: return ops->broadcast(link, p->data, p->bytes, p->peer, &p->request);
-    default: return ops->gather(link, p->data, p->bytes, &p->request);
+    default: return ops->gather(link, p->data, p->bytes, p->operation == OPERATION_GATHER, &p->request);
     }
 }
 
@@ -306,12 +312,14 @@ static Status carried_broadcast(Link *link, void *buf, size_t bytes, int root, i
                           request);
 }
 
-static Status carried_gather(Link *link, void *all, size_t bytes, int *request)
+static Status carried_gather(Link *link, void *all, size_t bytes, bool everywhere, int *request)
 {
     const Placement *place = &((CarriedLink *)link)->carrier->place;
     size_t before = (size_t)place->node * bytes;
-    return operation_give(link, OPERATION_GATHER, 0, bytes, (const char *)all + before, before, all,
-                          (size_t)place->nodes * bytes, request);
+    bool receives = everywhere || place->node == 0;
+    return operation_give(link, everywhere ? OPERATION_GATHER : OPERATION_GATHER_ROOT, 0, bytes,
+                          (const char *)all + before, before, receives ? all : NULL, (size_t)place->nodes * bytes,
+                          request);
 }
 
 static Status carried_test(Link *link, int request, bool *ended)

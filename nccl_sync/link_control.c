@@ -18,6 +18,7 @@ typedef struct ControlLink {
     char *at;
     size_t bytes;
     int root, left; /* gather in node 0: parts that have not come */
+    bool everywhere;
     bool *has_come; /* owned: [nodes] */
 } ControlLink;
 
@@ -44,7 +45,7 @@ static Status work_continue(ControlLink *l, bool *ended)
         l->left -= l->has_come[n];
     }
     *ended = l->left == 0;
-    if (*ended) all_post(l, l->at, l->bytes * (size_t)l->nodes, 0);
+    if (*ended && l->everywhere) all_post(l, l->at, l->bytes * (size_t)l->nodes, 0);
     return OK;
 }
 
@@ -72,9 +73,13 @@ static Status link_broadcast(Link *link, void *buf, size_t bytes, int root, int 
     return work_begin((ControlLink *)link, WORK_BROADCAST, buf, bytes, root, request);
 }
 
-static Status link_gather(Link *link, void *all, size_t bytes, int *request)
+static Status link_gather(Link *link, void *all, size_t bytes, bool everywhere, int *request)
 {
-    return work_begin((ControlLink *)link, WORK_GATHER, all, bytes, 0, request);
+    ControlLink *l = (ControlLink *)link;
+    l->everywhere = everywhere;
+    TRY(work_begin(l, WORK_GATHER, all, bytes, 0, request));
+    if (l->node > 0 && !everywhere) l->work = WORK_NOTHING;
+    return OK;
 }
 
 static Status link_test(Link *link, int request, bool *ended)

@@ -24,6 +24,7 @@ enum { TAG_DATA = 1, TAG_MESSAGE, MESSAGES_MAX = 64 };
 
 typedef struct MpiLink {
     Link link;
+    int node;
     MPI_Request request[LINK_REQUESTS];
     int bytes[LINK_REQUESTS];            /* of a receive; -1: another operation; -2: free */
     LeaderMessage message[MESSAGES_MAX]; /* on their way */
@@ -107,12 +108,17 @@ static Status mpi_broadcast(Link *link, void *buf, size_t bytes, int root, int *
     return OK;
 }
 
-static Status mpi_gather(Link *link, void *all, size_t bytes, int *request)
+static Status mpi_gather(Link *link, void *all, size_t bytes, bool everywhere, int *request)
 {
     MpiLink *m = (MpiLink *)link;
+    const void *mine = m->node == 0 ? MPI_IN_PLACE : (char *)all + (size_t)m->node * bytes;
     TRY(request_new(m, bytes, false, request));
-    TRY_MPI(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD,
-                           &m->request[*request]));
+    if (everywhere)
+        TRY_MPI(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD,
+                               &m->request[*request]));
+    else
+        TRY_MPI(MPI_Igather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD,
+                            &m->request[*request]));
     return OK;
 }
 
@@ -276,6 +282,7 @@ Status link_mpi_open(const CommConfig *config, Link **made)
     MpiLink *m = calloc(1, sizeof *m);
     if (!m) return FAIL(ERR_MEMORY, "no memory for messages between %d nodes", place->nodes);
     m->link.ops = &mpi_ops;
+    m->node = place->node;
     for (int i = 0; i < LINK_REQUESTS; i++) m->bytes[i] = -2;
     for (int i = 0; i < MESSAGES_MAX; i++) m->leaving[i] = MPI_REQUEST_NULL;
     *made = &m->link;

@@ -89,15 +89,15 @@ static Status pipe_broadcast(Link *link, void *buf, size_t bytes, int root, int 
     return OK;
 }
 
-static Status pipe_gather(Link *link, void *all, size_t bytes, int *request)
+static Status pipe_gather(Link *link, void *all, size_t bytes, bool everywhere, int *request)
 {
     PipeLink *p = (PipeLink *)link;
     char *at = all;
     TRY(request_new(p, request));
     for (int g = 0; g < pipe_groups; g++) {
         if (g == p->group) continue;
-        transfer_add(p, true, g, at + (size_t)p->group * bytes, bytes, *request);
-        transfer_add(p, false, g, at + (size_t)g * bytes, bytes, *request);
+        if (everywhere || g == 0) transfer_add(p, true, g, at + (size_t)p->group * bytes, bytes, *request);
+        if (everywhere || p->group == 0) transfer_add(p, false, g, at + (size_t)g * bytes, bytes, *request);
     }
     return OK;
 }

@@ -223,6 +223,11 @@ static Status gathers(Comm *comm, int rank, Seen *seen)
             if (all[i] != (unsigned char)(i % bytes * 31 + k + i / bytes))
                 return FAIL(ERR_INTERNAL, "%zu bytes from each rank: byte %zu", bytes, i);
         if (all[RANKS * bytes] != 99) return FAIL(ERR_INTERNAL, "%zu bytes from each rank: one too many", bytes);
+        memset(all, 99, sizeof all);
+        TRY(comm_gather_root(comm, mine, bytes, rank == 0 ? all : NULL));
+        for (size_t i = 0; i < RANKS * bytes; i++)
+            if (all[i] != (rank == 0 ? (unsigned char)(i % bytes * 31 + k + i / bytes) : 99))
+                return FAIL(ERR_INTERNAL, "%zu bytes from each rank for rank 0: byte %zu of rank %d", bytes, i, rank);
     }
     return OK;
 }

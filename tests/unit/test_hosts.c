@@ -165,6 +165,11 @@ static Status everything(Comm *comm, int rank)
         for (size_t i = 0; i < n * RANKS; i++)
             if (all[i] != (unsigned char)(i % n * 7 + i / n))
                 return FAIL(ERR_INTERNAL, "gather of %zu: byte %zu", n, i);
+        memset(all, 0, sizeof all);
+        TRY(comm_gather_root(comm, bytes, n, rank == 0 ? all : NULL));
+        for (size_t i = 0; i < n * RANKS; i++)
+            if (all[i] != (rank == 0 ? (unsigned char)(i % n * 7 + i / n) : 0))
+                return FAIL(ERR_INTERNAL, "gather of %zu for rank 0: byte %zu of rank %d", n, i, rank);
         TRY(comm_barrier(comm));
     }
     return OK;
@@ -238,7 +243,7 @@ static struct {
     LeaderMessage message;
 } quiet;
 
-static Status quiet_gather(Link *link, void *all, size_t bytes, int *request)
+static Status quiet_gather(Link *link, void *all, size_t bytes, bool everywhere, int *request)
 {
     NodeInfo *node = all;
     *request = quiet.gathers++;

@@ -121,9 +121,14 @@ void activities_read(const TowerProcess *p, int64_t step, int64_t started_ns, Ac
 
 /* ---- other programs */
 
-/* A message of one rank: {number, loaded, watched}, the telemetry of its device if the backend has any, then in microseconds
+/* A message of one rank: {loaded, watched}, the telemetry of its device if the backend has any, then in microseconds
  * {until_sum, data, copy, forward, backward} of each step and tower. */
-enum { TIMES_HEAD = 3, TIMES = 1 + STRAGGLER_ACTIVITIES, TELEMETRY_WORDS = sizeof(DeviceTelemetry) / sizeof(int32_t) };
+enum { TIMES_HEAD = 2, TIMES = 1 + STRAGGLER_ACTIVITIES, TELEMETRY_WORDS = sizeof(DeviceTelemetry) / sizeof(int32_t) };
+
+static size_t telemetry_words(const TowerProcess *p)
+{
+    return p->job->backend->telemetry ? TELEMETRY_WORDS : 0;
+}
 
 static int32_t microseconds(int64_t ns)
 {
@@ -142,43 +147,53 @@ static void times_unpack(const int32_t *from, LedgerRow *row)
     for (int k = 0; k < STRAGGLER_ACTIVITIES; k++) row->activity_ns[work_activities[k]] = from[1 + k] * 1000ll;
 }
 
-Status activities_gather(TowerProcess *p, int64_t first, int64_t last, int *number)
+/* The message of this rank about steps first..last. */
+static void message_fill(const TowerProcess *p, int64_t first, int64_t last, int32_t *at)
 {
-    size_t most = 0, ranks = (size_t)p->job->processes;
-    for (int r = 0; r < p->job->processes; r++) {
-        size_t towers = (size_t)job_placement(p->job, r).local_towers;
-        most = towers > most ? towers : most;
-    }
-    size_t telemetry_words = p->job->backend->telemetry ? TELEMETRY_WORDS : 0;
-    size_t count = TIMES_HEAD + telemetry_words + (size_t)(last - first + 1) * most * TIMES;
-    int32_t *mine = calloc(ranks + 1, count * sizeof *mine), *all = mine + count, *at = mine;
-    if (!mine) return FAIL(ERR_MEMORY, "no memory for the times of %" PRId64 " steps", last - first + 1);
-    *at++ = *number;
+    DeviceTelemetry telemetry;
     *at++ = machine_loaded();
-    DeviceTelemetry telemetry, before;
     *at++ = ledger_telemetry(p->ledger, p->place.rank, &telemetry) > 0;
-    memcpy(at, &telemetry, telemetry_words * sizeof *at);
-    at += telemetry_words;
+    memcpy(at, &telemetry, telemetry_words(p) * sizeof *at);
+    at += telemetry_words(p);
     for (int64_t step = first; step <= last; step++)
         for (int local = 0; local < p->place.local_towers; local++, at += TIMES)
             times_pack(ledger_row(p->ledger, p->place.first_tower + local, step), at);
-    Status st = comm_gather(p->comm, mine, count * sizeof *mine, all);
-    for (int r = 0; st == OK && is_root(&p->place) && r < p->job->processes; r++) {
-        const int32_t *from = all + (size_t)r * count;
-        Placement place = job_placement(p->job, r);
-        if (place.node == p->place.node) continue; /* this ledger has them */
-        bool loaded = from[1];
-        memcpy(&telemetry, from + TIMES_HEAD, telemetry_words * sizeof *from);
-        (void)ledger_telemetry(p->ledger, r, &before);
-        if (from[2] && memcmp(&before, &telemetry, sizeof telemetry) != 0)
-            ledger_telemetry_put(p->ledger, r, &telemetry);
-        from += TIMES_HEAD + telemetry_words;
-        for (int t = place.first_tower; is_local_tower(&place, t); t++) p->queue->elsewhere_loaded[t] = loaded;
-        for (int64_t step = first; step <= last; step++)
-            for (int local = 0; local < place.local_towers; local++, from += TIMES)
-                times_unpack(from, ledger_row(p->ledger, place.first_tower + local, step));
+}
+
+/* That of rank r to this ledger, if it is of another program. */
+static void message_take(TowerProcess *p, int r, int64_t first, int64_t last, const int32_t *from)
+{
+    DeviceTelemetry telemetry, before;
+    Placement place = job_placement(p->job, r);
+    bool loaded = from[0], watched = from[1];
+    if (place.node == p->place.node) return; /* this ledger has them */
+    from += TIMES_HEAD;
+    memcpy(&telemetry, from, telemetry_words(p) * sizeof *from);
+    (void)ledger_telemetry(p->ledger, r, &before);
+    if (watched && memcmp(&before, &telemetry, sizeof telemetry) != 0) ledger_telemetry_put(p->ledger, r, &telemetry);
+    from += telemetry_words(p);
+    for (int t = place.first_tower; is_local_tower(&place, t); t++) p->queue->elsewhere_loaded[t] = loaded;
+    for (int64_t step = first; step <= last; step++)
+        for (int local = 0; local < place.local_towers; local++, from += TIMES)
+            times_unpack(from, ledger_row(p->ledger, place.first_tower + local, step));
+}
+
+Status activities_gather(TowerProcess *p, int64_t first, int64_t last, int *number)
+{
+    bool root = is_root(&p->place);
+    int ranks = p->job->processes;
+    size_t most = 0;
+    for (int r = 0; r < ranks; r++) {
+        size_t towers = (size_t)job_placement(p->job, r).local_towers;
+        most = towers > most ? towers : most;
     }
-    if (st == OK) *number = all[0];
+    size_t count = TIMES_HEAD + telemetry_words(p) + (size_t)(last - first + 1) * most * TIMES;
+    int32_t *mine = calloc(root ? (size_t)ranks + 1 : 1, count * sizeof *mine), *all = root ? mine + count : NULL;
+    if (!mine) return FAIL(ERR_MEMORY, "no memory for the times of %" PRId64 " steps", last - first + 1);
+    message_fill(p, first, last, mine);
+    Status st = comm_gather_root(p->comm, mine, count * sizeof *mine, all);
+    for (int r = 0; st == OK && root && r < ranks; r++) message_take(p, r, first, last, all + (size_t)r * count);
+    if (st == OK) st = comm_broadcast(p->comm, number, sizeof *number, 0);
     free(mine);
     return st;
 }

@@ -17,5 +17,5 @@ void activities_read(const TowerProcess *p, int64_t step, int64_t started_ns, Ac
 int64_t activities_telemetry(const TowerProcess *p, DeviceTelemetry *telemetry);
 NODISCARD Status activities_watch(TowerProcess *p, int64_t step);
 /* Brings the times of steps first..last, at most LEDGER_STEPS / 2, and the newest telemetry of devices, from all programs to
- * rank 0's ledger. Every rank gives a number; *number becomes that of rank 0. Collective. */
+ * rank 0's ledger. *number becomes that of rank 0. Collective. */
 NODISCARD Status activities_gather(TowerProcess *p, int64_t first, int64_t last, int *number);

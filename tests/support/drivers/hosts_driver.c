@@ -109,6 +109,11 @@ static Status broadcasts_and_gathers(Comm *comm)
         for (size_t i = 0; i < sizes[k] * (size_t)ranks; i++)
             if (all[i] != (char)(i % sizes[k] * 7 + i / sizes[k]))
                 return FAIL(ERR_INTERNAL, "gather of %zu bytes: byte %zu", sizes[k], i);
+        memset(all, 0, sizeof all);
+        TRY(comm_gather_root(comm, bytes, sizes[k], rank == 0 ? all : NULL));
+        for (size_t i = 0; i < sizes[k] * (size_t)ranks; i++)
+            if (all[i] != (rank == 0 ? (char)(i % sizes[k] * 7 + i / sizes[k]) : 0))
+                return FAIL(ERR_INTERNAL, "gather of %zu bytes for rank 0: byte %zu of rank %d", sizes[k], i, rank);
         TRY(comm_barrier(comm));
     }
     return OK;

@@ -3,8 +3,8 @@
  *
  *   scale_driver PROGRAMS FOLDER
  *
- * Each program is a process that meets the others, compares settings, and forks a tower process. The towers gather the
- * times of each of STEPS steps, as a run does for its records, and sometimes broadcast; rank 0 writes metrics.jsonl,
+ * Each program is a process that meets the others, compares settings, and forks a tower process. Rank 0 gathers the
+ * times of each of STEPS steps, as in a run for its records, and there is a larger broadcast; rank 0 writes metrics.jsonl,
  * and the report at the end. Prints one line of numbers: PROGRAMS, then for rank 0 and for the greatest of the others
  * the bytes sent and received, the anonymous memory in bytes that a program has taken, and its processor time in
  * milliseconds; then milliseconds until all have met, of all steps, until all have ended, and of the report; and the bytes of
@@ -109,13 +109,14 @@ static Status tower_steps(Comm *comm, int rank, Metrics *metrics)
 {
     Status st = OK;
     size_t programs = (size_t)world->programs;
-    int32_t mine[TIMES] = {0}, *all = calloc(programs, sizeof mine);
+    int32_t mine[TIMES] = {0}, *all = calloc(programs, sizeof mine), next = 0;
     char *settings = calloc(1, SETTINGS);
     if (!all || !settings) TRY_OUT(FAIL(ERR_MEMORY, "no memory for %zu programs", programs));
     for (int64_t step = 1; step <= STEPS; step++) {
         mine[0] = (int32_t)(rank * STEPS + step);
-        TRY_OUT(comm_gather(comm, mine, sizeof mine, all));
-        for (size_t r = 0; r < programs; r++)
+        TRY_OUT(comm_gather_root(comm, mine, sizeof mine, rank == 0 ? all : NULL));
+        TRY_OUT(comm_broadcast(comm, &next, sizeof next, 0)); /* when rank 0 wants the next ones */
+        for (size_t r = 0; rank == 0 && r < programs; r++)
             if (all[r * TIMES] != (int32_t)r * STEPS + (int32_t)step)
                 TRY_OUT(FAIL(ERR_INTERNAL, "step %" PRId64 ", rank %zu: other times than it sent", step, r));
         if (step == 1) TRY_OUT(comm_broadcast(comm, settings, SETTINGS, world->programs - 1));
