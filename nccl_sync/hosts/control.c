@@ -49,6 +49,14 @@ Status failure_status(const ControlPlane *c)
                 c->peer[f->rank].host, f->message);
 }
 
+/* Of hosts_are_whole. */
+static int names_count(const ControlFrame *frame)
+{
+    int count = 0;
+    for (size_t i = 0; i < frame->bytes; i++) count += frame->content[i] == 0;
+    return count;
+}
+
 /* Whether a frame comes in its direction, and speaks of this run's ranks. Before rank 0 has proven itself it has nothing to
  * say but its challenge. */
 static bool frame_fits(const ControlPlane *c, const Peer *peer, const ControlFrame *frame)
@@ -60,7 +68,7 @@ static bool frame_fits(const ControlPlane *c, const Peer *peer, const ControlFra
     if (sender != CONTROL_FROM_ANY && sender != (control_is_root(c) ? CONTROL_FROM_OTHER : CONTROL_FROM_ROOT))
         return false;
     switch (frame->kind) {
-    case CONTROL_WELCOME: return frame->bytes == (size_t)c->ranks * CONTROL_HOST_BYTES;
+    case CONTROL_WELCOME: return names_count(frame) == c->ranks;
     case CONTROL_MESSAGE:
         memcpy(&message, frame->content, sizeof message);
         return message.from >= 0 && message.from < c->ranks && message.to >= 0 && message.to < c->ranks;
@@ -104,12 +112,13 @@ static void frame_take(ControlPlane *c, int from, const ControlFrame *frame)
     ControlEnd end;
     int32_t number;
     int64_t duration;
+    const char *host = (const char *)frame->content;
     peer->heard_ns = clock_ns();
     switch (frame->kind) {
     case CONTROL_WELCOME:
         c->welcome = true;
-        for (int r = 0; r < c->ranks; r++)
-            memcpy(c->peer[r].host, frame->content + (size_t)r * CONTROL_HOST_BYTES, CONTROL_HOST_BYTES);
+        for (int r = 0; r < c->ranks; r++, host += strlen(host) + 1)
+            snprintf(c->peer[r].host, sizeof c->peer[r].host, "%s", host);
         break;
     case CONTROL_BYTES:
         free(peer->bytes);

@@ -201,11 +201,10 @@ static Status root_meet(ControlPlane *c, int port, int64_t deadline)
     c->listener = -1;
     for (int i = 0; i < PENDING_MAX; i++) net_close(&c->pending[i].peer.net);
     if (c->failed) return failure_status(c);
-    char *hosts = malloc((size_t)c->ranks * CONTROL_HOST_BYTES);
+    char *hosts = malloc((size_t)c->ranks * CONTROL_HOST_BYTES), *end = hosts;
     if (!hosts) return FAIL(ERR_MEMORY, "no memory for the names of %d hosts", c->ranks);
-    for (int r = 0; r < c->ranks; r++)
-        memcpy(hosts + (size_t)r * CONTROL_HOST_BYTES, c->peer[r].host, CONTROL_HOST_BYTES);
-    all_send(c, CONTROL_WELCOME, hosts, (size_t)c->ranks * CONTROL_HOST_BYTES, 0);
+    for (int r = 0; r < c->ranks; r++) end = stpcpy(end, c->peer[r].host) + 1; /* all of them go to each: packed */
+    all_send(c, CONTROL_WELCOME, hosts, (size_t)(end - hosts), 0);
     free(hosts);
     return OK;
 }

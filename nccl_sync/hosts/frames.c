@@ -39,10 +39,11 @@ static bool failure_is_whole(const uint8_t *content, size_t bytes)
 
 static bool hosts_are_whole(const uint8_t *content, size_t bytes)
 {
-    if (bytes == 0 || bytes % CONTROL_HOST_BYTES) return false;
-    for (size_t at = 0; at < bytes; at += CONTROL_HOST_BYTES)
-        if (!has_end((const char *)content + at, CONTROL_HOST_BYTES)) return false;
-    return true;
+    for (size_t at = 0, left; at < bytes; at += strlen((const char *)content + at) + 1) {
+        left = bytes - at;
+        if (!has_end((const char *)content + at, left < CONTROL_HOST_BYTES ? left : CONTROL_HOST_BYTES)) return false;
+    }
+    return bytes > 0;
 }
 
 static bool file_is_whole(const uint8_t *content, size_t bytes)

@@ -21,7 +21,7 @@ for n in ${SCALE_PROGRAMS:-16 64}; do
     printf '| %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d |\n' "$n" $((now[1] / 1024)) $((now[2] / 1024)) $((now[3] / 1024)) \
         "${now[4]}" $((now[5] / 1024)) $((now[6] / 1024)) $((now[7] / 1024)) "${now[8]}" "${now[@]:9}"
     # Bytes: every program receives what all say of themselves when they meet, and the names of their hosts; times go to rank 0 alone.
-    share=$((n * 250))
+    share=$((n * 150))
     at_most "bytes that rank 0 sends" "${now[1]}" $((n * (share + 12000)))
     at_most "bytes that a program sends" "${now[5]}" 12000
     at_most "bytes that a program receives" "${now[6]}" $((share + 12000))

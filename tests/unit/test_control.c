@@ -72,6 +72,20 @@ TEST(test_frames)
     count = frame_put(bytes, CONTROL_HELLO, &hello, sizeof hello);
     assert_int_equal(control_frame_read(bytes, count, &frame), -1);
 
+    char names[CONTROL_HOST_BYTES + 3] = "a"; /* and an empty one */
+    count = frame_put(bytes, CONTROL_WELCOME, names, 3);
+    assert_int_equal(control_frame_read(bytes, count, &frame), count);
+    memset(names + 2, 'b', CONTROL_HOST_BYTES - 1);
+    count = frame_put(bytes, CONTROL_WELCOME, names, CONTROL_HOST_BYTES + 2);
+    assert_int_equal(control_frame_read(bytes, count, &frame), count);
+    count = frame_put(bytes, CONTROL_WELCOME, names, CONTROL_HOST_BYTES + 1); /* without its end */
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+    names[CONTROL_HOST_BYTES + 1] = 'b'; /* longer than there is room for */
+    count = frame_put(bytes, CONTROL_WELCOME, names, CONTROL_HOST_BYTES + 3);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+    count = frame_put(bytes, CONTROL_WELCOME, names, 0);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+
     count = frame_put(bytes, CONTROL_STOP, &number, sizeof number);
     assert_int_equal(control_frame_read(bytes, count, &frame), count);
     number = 0;
@@ -635,6 +649,7 @@ TEST(test_misfits)
         {1, CONTROL_ENDED, {.rank = RANKS, .status = ERR_COMM}},
         {0, CONTROL_ENDED, {.rank = 0, .status = ERR_COMM}},
         {0, CONTROL_READY, {.rank = 0}},
+        {0, CONTROL_WELCOME, {.rank = 0}}, /* a name for each byte */
     };
     for (size_t i = 0; i < sizeof misfits / sizeof *misfits; i++) {
         misfit.from = misfits[i].from;
@@ -718,7 +733,7 @@ static void impostor_meets(bool challenges)
     while ((fd = accept(listener, NULL, NULL)) < 0) nap();
     uint8_t bytes[4096], heard[sizeof(ControlHead) + sizeof(ControlHello) + 1];
     Challenge guess = {{1}, {2}};
-    char hosts[2][CONTROL_HOST_BYTES] = {"a", "b"};
+    char hosts[] = "a\0b";
     size_t count = 0;
     if (challenges) count += frame_put(bytes, CONTROL_CHALLENGE, &guess, sizeof guess);
     count += frame_put(bytes + count, CONTROL_WELCOME, hosts, sizeof hosts);
