@@ -1,36 +1,24 @@
 #!/usr/bin/env python3
 """A test of the source tree's map: the allowed includes between rooms, and no circles.
 
-usage: tests/support/check_map.py [SOURCE_FOLDER [BUILD_FOLDER]]
+usage: tests/support/check_map.py [SOURCE_FOLDER [BUILD_FOLDER]] | --calls
 
 1. Includes go down the floors only: inception -> towers -> nccl_sync -> kernels.
 2. A device's libraries are included by its backend only, and a backend's internal headers by that backend only.
 3. Rooms (folders) form no circle of includes and, given a build folder, neither rooms nor files form one of calls: a call is an
    undefined symbol of one object file that another one defines (nm).
-4. A text assembled from pieces uses Text (kernels/base/text.h), which cannot overrun its buffer as snprintf(at + used) can.
-5. Files are opened through kernels/base/open.h alone, which never waits at a pipe and opens nothing but regular files.
-6. Commands print texts by text_printf (kernels/base/text.h): names of files and classes come from others.
-7. Every folder has a README.md that names every file in it, with or without its ending.
-8. A source file that a comment names is there: by its path, or by its name alone in the floor of the comment or below it.
-9. What a door (BRINGS) or a file's own header includes is not included again by those that have it, tests included; headers
+4. What has a place of its own stands nowhere else: BANNED says what is called instead; --calls prints it for CONTRIBUTING.md.
+5. Every folder has a README.md that names every file in it, with or without its ending.
+6. A source file that a comment names is there: by its path, or by its name alone in the floor of the comment or below it.
+7. What a door (BRINGS) or a file's own header includes is not included again by those that have it, tests included; headers
    begin with #pragma once.
-10. Above the kernels nobody compares the name of a backend: kernels/backend.h says what one can do.
-11. No two structs, unions or enums have the same name, private ones included.
-12. Nothing waits until a time of day, which may be set back: deadlines are clock_deadline's (kernels/base/clock.h).
-13. Numbers of 64 bits are printed and read by PRId64 and its like, as they are.
-14. Which instructions the processor has is asked in kernels/cpu/isa.c, so that one variable lowers all kernels.
-15. Every reader of data says what it used and what it left out (towers/data/listing/inventory.h), and who lists a folder of data asks
-    what other programs left behind there (leftovers.h).
-16. Rooms that write runs make no system call on a name but through kernels/base/place.h, so that a run stays in its directory. Their
-    calls on open files that wait for storage stand in STORAGE (kernels/base/progress.h), so that whoever waits for the process knows it.
-17. Which class of one source is which of another is decided by class_match alone (towers/data/classes/class_match.h), in the places of
+8. No two structs, unions or enums have the same name, private ones included.
+9. Every reader of data says what it used and what it left out (towers/data/listing/inventory.h), and who lists a folder of data asks
+   what other programs left behind there (leftovers.h).
+10. Which class of one source is which of another is decided by class_match alone (towers/data/classes/class_match.h), in the places of
     MATCHERS; elsewhere nobody compares names of classes.
-18. Times between parts of a run that watch each other stand in kernels/base/timeouts.h, where it is asserted which is smaller.
-19. What a run has of each tower is sized by its towers; only the shares of a batch, which options give, are sized by the most.
-20. No name in the sources and tests tells, has been told, brings news or judges: functions write, report, receive or check.
-21. Options change in inception/options/ alone: what settles them calls settle.h, what follows takes const Options.
-22. Rooms that make jobs ask what a command uses options for (Use), not its name.
-23. A room has ROOM_FILES sources at most: a reader can look over its README.
+11. Options change in inception/options/ alone: what settles them calls settle.h, what follows takes const Options.
+12. A room has ROOM_FILES sources at most: a reader can look over its README.
 
 Tables of functions (a backend, the kernels of an op) are data: through them a lower room runs what an upper one has.
 
@@ -48,36 +36,21 @@ SMALL_ROOMS = ["towers/train", "towers/supervisor", "towers/guard"]  # checked f
 # Files that call each other: each knot must become smaller, and its line with it.
 ROOM_FILES = 48
 SOURCES = (".c", ".h", ".cu", ".cuh", ".def")
-# A held directory, the files in it, and the replacement of a closed standard stream have calls of their own.
-OPENERS = {"kernels/base/place.c": 4, "inception/commands/main.c": 1}
 OPEN = re.compile(r"(?<![\w.>])(?:open|open64|openat|creat|fopen|fopen64|freopen|popen|mkstemp|mkostemp|json_load_file|json_dump_file"
                   r"|archive_(?:read|write)_open_(?:filename|file)|gzopen|std::(?:[io]?fstream))\s*\(")
 # The %s of a format for people; usage and help are our own words.
 TEXTS = re.compile(r'(?<!\w)(?:f?printf)\((?:[^"();]|\([^"()]*\))*(?:"(?:\\.|[^"\\])*"\s*(?:PRI\w+\s*)?)*?"(?:\\.|[^"\\%]|%[^s"])*%[-0-9.*]*s')
-# Outside of kernels/ a checksum and a resizer with the same bits for every processor ask for themselves.
-ASKS_PROCESSOR = re.compile(r"__builtin_cpu_supports|dnnl_get_effective_cpu_isa|\bcpuid\b")
-PROCESSOR_ASKED = {"kernels/cpu/isa.c", "towers/files/crc32c.c", "towers/data/images/resize_avx2.c"}
 RUN_ROOMS = ("towers/files/", "towers/record/", "towers/store/", "towers/guard/", "towers/replica/", "towers/train/",
              "towers/supervisor/")
 BY_PATH = re.compile(r'(?<![\w.>])(?:rename|renameat2?|unlink|unlinkat|mkdir|rmdir|opendir|scandir|l?stat|access|statvfs|nftw|truncate)\s*\(')
-# Of other files than a run's: numbers for a collector, the token of a user, /proc/self.
-BY_PATH_ELSEWHERE = {"towers/record/prometheus.c": 3, "towers/replica/launch_secret.c": 2, "towers/files/files.c": 1}
 TO_STORAGE = re.compile(r"(?<!STORAGE\()(?<![\w.>])(?:f(?:data)?sync|p?writev?|ftruncate|(?:posix_)?fallocate|copy_file_range"
                         r"|sync_file_range|syncfs|flock|lockf|readdir)\s*\(")
-# Pipes between processes; the handler of a signal; a token of the user and a lock, before there are towers.
-TO_STORAGE_ELSEWHERE = {"towers/guard/batch_max.c": 1, "towers/guard/stack.c": 1, "towers/replica/launch_secret.c": 2,
-                        "towers/store/run_dir.c": 4}
 TIME = re.compile(r"\b[A-Z][A-Z0-9_]*_(?:NS|US|MS|S|SECONDS|MINUTES)\s*(?:=\s*)?\(?[0-9.]")
 # How long something is measured or drawn, how often rows are gathered, the patience with servers of others.
 TIMES_ELSEWHERE = {"kernels/base/timeouts.h", "inception/commands/data.c", "inception/commands/profile.c", "inception/job/progress_line.c", "towers/remote/cache_bring.c",
                    "towers/remote/causes.c", "towers/remote/s3.c", "towers/remote/transport.c",
                    "towers/data/listing/index.c", "towers/train/console.c", "towers/train/step_record.c"}
 BY_MOST = re.compile(r"\[[^\]\n]*\bTOWERS_MAX\b[^\]\n]*\](?=\s*[;,=)\[])")
-BY_MOST_ELSEWHERE = {"towers/data/loading/local_batch.h": 1, "towers/data/loading/local_batch.c": 2, "towers/replica/norm_values.c": 2}
-TIMED = re.compile(r"\b(?:pthread_\w*timed\w*|sem_timedwait)\s*\(")
-LONG_LONG = re.compile(r'%[-+ #0-9.*]*ll[diux]')
-VAGUE = re.compile(r"\b(?!epoch_told\b)(?:[a-z0-9_]+_)?(?:tells?|told|news|judged?)(?:_\w+)?\b|\b\w*(?:Told|News|TELL|TOLD)\w*")  # epoch_told: a key in state.json
-BY_NAME = re.compile(r"\bstrcmp\([^;]*\bbackend\)?->name")
 # A source that reads its samples itself, and how it says what it used.
 READER = re.compile(r"\bread = \w+")
 USED = re.compile(r"\b(?:inventory_fill|indexed_describe)\(|\.info = (?:\*info|from->info)")
@@ -97,9 +70,47 @@ OPTIONS = re.compile(r"(?<!const )\bOptions (?:\*(?:const )?)?(\w+)\b(?!\()")
 COMMAND_ASKED = re.compile(r"[!=]=\s*VERB_|\bVERB_\w+\s*[!=]=|\bcase VERB_|\bverb\s*[!=]=")
 JOB_ROOMS = ("inception/job/", "inception/library/", "inception/quality/")
 TYPE = re.compile(r"^typedef (?:struct|union|enum) (\w+) \{", re.M)
-PIECES = re.compile(r"snprintf\([^,;]* \+ ")
 # Headers that stand for those they include. tests/support/unit.h opens cmocka, which wants others before it.
 BRINGS = ["kernels/base/status.h", "kernels/base/clock.h", "kernels/base/open.h", "kernels/base/text.h", "towers/files/files.h", "tests/support/unit.h"]
+# Where it may stand (rooms, and files with how often), what the line says that refuses it, and how the page names it and what it is for.
+Banned = collections.namedtuple("Banned", "pattern rooms allowed does instead call why")
+OFTEN = 1000
+BANNED = [
+    Banned(re.compile(r"snprintf\([^,;]* \+ "), [""], {"kernels/base/text.c": OFTEN}, "puts a text together with snprintf(at + used, ...)",
+           "use a Text (kernels/base/text.h)", "`snprintf(at + used, ...)`", "a `Text` cannot overrun its buffer"),
+    # A held directory, the files in it, and the replacement of a closed standard stream have calls of their own.
+    Banned(OPEN, [""], {"kernels/base/place.c": 4, "inception/commands/main.c": 1}, "opens a file itself",
+           "use kernels/base/open.h or towers/files/files.h", "`open`, `fopen`, `mkstemp`, `json_load_file`, `gzopen` and their like",
+           "they never wait at a pipe, and open nothing but regular files"),
+    Banned(TEXTS, ["inception/commands/"], {"inception/commands/main.c": OFTEN}, "prints a text as it is", "use text_printf (kernels/base/text.h)",
+           "`printf` with `%s`", "names of files and classes come from others"),
+    # Of other files than a run's: numbers for a collector, the token of a user, /proc/self.
+    Banned(BY_PATH, RUN_ROOMS, {"towers/record/prometheus.c": 3, "towers/replica/launch_secret.c": 2, "towers/files/files.c": 1},
+           "calls the system with a name", "use kernels/base/place.h, which stays in a run's directory",
+           "`rename`, `unlink`, `mkdir`, `opendir`, `stat` and other calls with a name", "the directory may be renamed or replaced while a run goes on"),
+    # Pipes between processes; the handler of a signal; a token of the user and a lock, before there are towers.
+    Banned(TO_STORAGE, RUN_ROOMS, {"towers/guard/batch_max.c": 1, "towers/guard/stack.c": 1, "towers/replica/launch_secret.c": 2,
+                                   "towers/store/run_dir.c": 4}, "waits for storage unseen", "make the call in STORAGE (kernels/base/progress.h)",
+           "`fsync`, `write`, `ftruncate`, `flock`, `readdir` and their like", "who watches the process knows for what it waits"),
+    Banned(TIME, [""], dict.fromkeys(TIMES_ELSEWHERE, OFTEN), "has a time of its own", "it stands in kernels/base/timeouts.h",
+           "a constant `X_MS`, `X_SECONDS`, ... between parts that watch each other", "it is asserted there which is smaller"),
+    Banned(BY_MOST, [""], {"towers/data/loading/local_batch.h": 1, "towers/data/loading/local_batch.c": 2, "towers/replica/norm_values.c": 2},
+           "sizes an array by the most towers of any run", "allocate as many as this run has", "`[TOWERS_MAX]`",
+           "4,096 towers are for options, and not for frames of functions"),
+    Banned(re.compile(r"\b(?:pthread_\w*timed\w*|sem_timedwait)\s*\("), [""], {}, "waits by the time of day",
+           "use clock_deadline (kernels/base/clock.h)", "`pthread_cond_timedwait`, `sem_timedwait`", "the time of day may be set back"),
+    # A checksum and a resizer with the same bits for every processor ask for themselves.
+    Banned(re.compile(r"__builtin_cpu_supports|dnnl_get_effective_cpu_isa|\bcpuid\b"), [""],
+           dict.fromkeys(["kernels/cpu/isa.c", "towers/files/crc32c.c", "towers/data/images/resize_avx2.c"], OFTEN),
+           "asks for the processor's instructions", "kernels use cpu_isa() (kernels/cpu/isa.h)", "`__builtin_cpu_supports`, `cpuid`",
+           "one variable lowers all kernels, so that tests reach those for older processors"),
+    Banned(re.compile(r"%[-+ #0-9.*]*ll[diux]"), [""], {}, "prints or reads a long long", "use PRId64 or its like", "`%lld`",
+           "numbers of 64 bits are printed as they are"),
+    Banned(re.compile(r"\bstrcmp\([^;]*\bbackend\)?->name"), ["nccl_sync/", "towers/", "inception/"], {}, "compares the name of a backend",
+           "ask for what it can do (kernels/backend.h)", "`strcmp(backend->name, ...)`", "above the kernels it only counts what a device can do"),
+    Banned(COMMAND_ASKED, JOB_ROOMS, {}, "asks for the command's name", "ask what it uses options for (options_use)",
+           "`verb == VERB_...`", "a new command says what it uses options for, once"),
+]
 GUARD = re.compile(r"^#ifndef (\w+)\n#define \1\n", re.M)
 GUARDED = "inception/library/towers.h"  # for the compilers of others
 COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)  # or a string
@@ -281,7 +292,19 @@ def options_assigned(path, bare):
                          rf"|(?:\+\+|--){name}(?:->|\.)", bare)]
 
 
+def calls_table():
+    """The rows of BANNED, for CONTRIBUTING.md."""
+    rows = ["| not | in | but | because |", "|---|---|---|---|"]
+    for banned in BANNED:
+        rooms = "rooms that write runs" if banned.rooms == RUN_ROOMS else ", ".join(f"`{name}`" for name in banned.rooms if name) or "all rooms"
+        rows.append(f"| {banned.call} | {rooms} | {banned.instead} | {banned.why} |")
+    return "\n".join(rows)
+
+
 def main():
+    if sys.argv[1:] == ["--calls"]:
+        print(calls_table())
+        return 0
     if len(sys.argv) > 3:
         print(__doc__.splitlines()[2], file=sys.stderr)
         return 2
@@ -292,48 +315,20 @@ def main():
     for path in sources(root):
         with open(os.path.join(root, path), encoding="utf-8") as text:
             text = text.read()
-            if PIECES.search(text) and path != "kernels/base/text.c":
-                print(f"{path} puts a text together with snprintf(at + used, ...): use a Text (kernels/base/text.h)")
-                bad += 1
-            if path.startswith("inception/commands/") and path != "inception/commands/main.c" and TEXTS.search(text):
-                print(f"{path} prints a text as it is: use text_printf (kernels/base/text.h)")
-                bad += 1
-            if len(OPEN.findall(COMMENT.sub("", text))) > OPENERS.get(path, 0):
-                print(f"{path} opens a file itself: use kernels/base/open.h or towers/files/files.h")
-                bad += 1
-            if path.startswith(RUN_ROOMS) and len(BY_PATH.findall(COMMENT.sub("", text))) > BY_PATH_ELSEWHERE.get(path, 0):
-                print(f"{path} calls the system with a name: use kernels/base/place.h, which stays in a run's directory")
-                bad += 1
-            if path.startswith(RUN_ROOMS) and len(TO_STORAGE.findall(COMMENT.sub("", text))) > TO_STORAGE_ELSEWHERE.get(path, 0):
-                print(f"{path} waits for storage unseen: make the call in STORAGE (kernels/base/progress.h)")
-                bad += 1
-            if TIME.search(COMMENT.sub("", text)) and path not in TIMES_ELSEWHERE:
-                print(f"{path} has a time of its own: it stands in kernels/base/timeouts.h")
-                bad += 1
-            if len(BY_MOST.findall(COMMENT.sub("", text))) > BY_MOST_ELSEWHERE.get(path, 0):
-                print(f"{path} sizes an array by the most towers of any run: allocate as many as this run has")
-                bad += 1
-            if TIMED.search(text):
-                print(f"{path} waits by the time of day: use clock_deadline (kernels/base/clock.h)")
-                bad += 1
-            if ASKS_PROCESSOR.search(text) and path not in PROCESSOR_ASKED:
-                print(f"{path} asks for the processor's instructions: kernels use cpu_isa() (kernels/cpu/isa.h)")
-                bad += 1
+            bare = COMMENT.sub("", text)
+            for banned in BANNED:
+                where = text if "%" in banned.pattern.pattern else bare  # in strings
+                if path.startswith(tuple(banned.rooms)) and len(banned.pattern.findall(where)) > banned.allowed.get(path, 0):
+                    print(f"{path} {banned.does}: {banned.instead}")
+                    bad += 1
             if path.startswith("towers/data/") and READER.search(text) and not USED.search(text):
                 print(f"{path} fills no inventory: say what it used and left out (towers/data/listing/inventory.h)")
                 bad += 1
             if path.startswith("towers/data/") and path != LISTS_PARTS and LISTS.search(text) and "leftover_of(" not in text:
                 print(f"{path} lists a folder: leave out what other programs left behind (towers/data/listing/leftovers.h)")
                 bad += 1
-            bare = COMMENT.sub("", text)
             for name in options_assigned(path, bare):
                 print(f"{path} assigns to options ({name}): call inception/options/settle.h")
-                bad += 1
-            if path.startswith(JOB_ROOMS) and COMMAND_ASKED.search(bare):
-                print(f"{path} asks for the command's name: ask what it uses options for (options_use)")
-                bad += 1
-            if LONG_LONG.search(text):
-                print(f"{path} prints or reads a long long: use PRId64 or its like")
                 bad += 1
             for name in TYPE.findall(text):
                 if name in types:
@@ -346,16 +341,8 @@ def main():
             if path.endswith(".c") and path not in MATCHERS + CLASS_ORDER and (MATCHES.search(COMMENT.sub("", text)) or BY_CLASS.search(text)):
                 print(f"{path} compares classes: call class_match, and name the place in MATCHERS (tests/support/check_map.py)")
                 bad += 1
-            if not path.startswith("kernels/") and BY_NAME.search(text):
-                print(f"{path} compares the name of a backend: ask for what it can do (kernels/backend.h)")
-                bad += 1
             if path.endswith(".h") and path != GUARDED and GUARD.search(text):
                 print(f"{path} has an include guard: use #pragma once")
-                bad += 1
-    for path in sources(root, [*FLOORS, "tests"]):
-        with open(os.path.join(root, path), encoding="utf-8") as text:
-            for name in sorted(set(VAGUE.findall(COMMENT.sub("", text.read())))):
-                print(f"{path} has the name {name}: say whether it writes, reports, receives or checks")
                 bad += 1
     for folder, names in unnamed(root):
         print(f"{folder}/README.md does not name {', '.join(names)}" if names else f"{folder} has no README.md")
