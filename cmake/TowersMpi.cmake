@@ -1,5 +1,5 @@
 # MPI, between hosts: any implementation of MPI 3.1 that FindMPI finds (MPI_C_COMPILER chooses one of several). Sets
-# TOWERS_HAVE_MPI and TOWERS_MPI_STATE. Only nccl_sync/link_mpi.c calls it.
+# TOWERS_HAVE_MPI, TOWERS_MPI_STATE and TOWERS_MPI_OBJECTS. Only nccl_sync/link_mpi.c calls it, and only it sees its headers.
 set(TOWERS_HAVE_MPI OFF)
 set(TOWERS_MPI_STATE "no: switched off (TOWERS_MPI=OFF)")
 if(TOWERS_MPI STREQUAL "OFF")
@@ -15,6 +15,7 @@ if(NOT MPI_C_FOUND)
 endif()
 set(TOWERS_HAVE_MPI ON)
 set(TOWERS_MPI_STATE "yes: ${MPI_C_COMPILER}, MPI ${MPI_C_VERSION}")
-add_library(towers_mpi STATIC nccl_sync/link_mpi.c)
+add_library(towers_mpi OBJECT nccl_sync/link_mpi.c)
 target_link_libraries(towers_mpi PUBLIC towers_flags MPI::MPI_C)
+set(TOWERS_MPI_OBJECTS $<TARGET_OBJECTS:towers_mpi>)
 set_source_files_properties(nccl_sync/comm_build.c nccl_sync/comm_join.c PROPERTIES COMPILE_DEFINITIONS TOWERS_HAVE_MPI=1)
