@@ -8,6 +8,7 @@ build. Exit status 0: no number is above its limit, where it has one; 1: one is;
 things one by one.
 """
 import collections
+import glob
 import os
 import re
 import sys
@@ -21,6 +22,9 @@ STRUCT = re.compile(r"^(?:typedef )?struct (\w+) \{\n(.*?)^\}", re.M | re.S)
 OWN_LOSS = re.compile(r"(?=.*\bdouble (?:loss|sum)\b)(?=.*\bcount\b)(?=.*\bweight\b)", re.S)  # with its divisors: it is a tower's
 LIFE = re.compile(r"\b(?:_Atomic )?int64_t[^;]*\b(?:heartbeat|heard|alive|looked)_ns\b")
 ASKS_ISA = re.compile(r"\bcpu_isa\(\)")
+ASKS_PROCESSOR = re.compile(r"__builtin_cpu_supports|dnnl_get_effective_cpu_isa|getauxval|\bcpuid\b")
+MULTIPLIES = re.compile(r"\bwords_multiply\(|\b_tile_dpbf16ps\(|\btdpbf16ps\b")  # lanes_*.h define the first
+LINKS = re.compile(r"^\s*target_link_libraries\((\w+)\s([^#]*?)\)\s*(?:#.*)?$", re.M)
 # Words that only this project used in this sense. (?i) where prose is meant, too. None may come back.
 WORDS = {
     "stranger, greeted": r"\bstranger_\w|_strangers?\b|\bstrangers?(?:->|\[|\.\w)|\bStrangers?\b|\b[Gg]reeted\b",
@@ -62,6 +66,14 @@ def folders():
             yield os.path.relpath(folder, ROOT), len(files)
 
 
+def libraries():
+    """[(target, target)] of what CMake links to what, among the project's own."""
+    files = glob.glob(os.path.join(ROOT, "CMakeLists.txt")) + sorted(glob.glob(os.path.join(ROOT, "cmake", "*.cmake")))
+    text = "".join(open(path, encoding="utf-8").read() for path in files)
+    targets = set(re.findall(r"^\s*add_library\((\w+)", text, re.M))
+    return [(target, other) for target, others in LINKS.findall(text) for other in re.sub(r"\$<[^>]*>", "", others).split() if other in targets]
+
+
 def counts(build):
     """[(row, number, limit or None, what was counted)]"""
     rows = []
@@ -73,6 +85,10 @@ def counts(build):
         bare = check_map.COMMENT.sub("", text)
         if path.startswith("kernels/") and path != "kernels/cpu/isa.c" and ASKS_ISA.search(bare):
             found["isa"].append(path)
+        if path.startswith("kernels/") and ASKS_PROCESSOR.search(text):
+            found["decides"].append(path)
+        if path.startswith("kernels/cpu/") and not os.path.basename(path).startswith("lanes_") and MULTIPLIES.search(bare):
+            found["products"].append(path)
         for name, body in STRUCT.findall(bare) if path.startswith(("kernels/gate", "nccl_sync/", "towers/")) else ():
             if OWN_LOSS.match(body):
                 found["loss"].append(name)
@@ -86,7 +102,11 @@ def counts(build):
         for name, pattern in WORDS.items():
             found[name] += [path] * len(pattern.findall(STRING.sub("", text) if name in NOT_IN_TEXTS else text))
     elsewhere = [path for path in found["times"] if path not in check_map.TIMES_ELSEWHERE]
-    rows += [("files of kernels that choose by the instruction set", len(found["isa"]), None, found["isa"]),
+    links = check_map.knots(libraries())
+    rows += [("places that decide the instruction set", len(found["decides"]), 1, found["decides"]),
+             ("files of kernels that choose by it", len(found["isa"]), None, found["isa"]),
+             ("micro-kernels of matrix products, and AMX's", len(found["products"]), 2, found["products"]),
+             ("circles of libraries", len(links), 1, links),
              ("structs with one tower's loss", len(found["loss"]), 2, found["loss"]),
              ("structs that keep or point to it", len(found["points"]), 3, found["points"]),
              ("structs with a sign of life", len(found["life"]), None, found["life"]),

@@ -25,6 +25,17 @@ sed -i 's/^ROADS = {/ROADS = {} if True else {/' "$work/scripts/check/roads.py"
 echo 'enum { PAUSE_MS = 5 };' >"$work/towers/train/a.c"
 python3 "$work/scripts/check/house.py" >"$out" && complain "a time outside of timeouts.h is above no limit"
 grep -q 'timeouts.h *1  at most 0  ABOVE IT' "$out" || complain "a time outside of timeouts.h is not counted: $(cat "$out")"
+rm "$work/towers/train/a.c"
+python3 "$work/scripts/check/house.py" >"$out" || complain "a house without files is above a limit: $(cat "$out")"
+mkdir -p "$work/kernels/cpu" "$work/cmake"
+for name in a b c; do
+    echo "add_library(${name}_lib STATIC $name.c)" && echo 'target_link_libraries('$name'_lib PUBLIC $<TARGET_OBJECTS:d> '"$(tr abc bab <<<$name)_lib) # each"
+    echo "sum = words_multiply(sum, $name); isa = __builtin_cpu_supports(\"avx\");" >"$work/kernels/cpu/$name.c"
+done | tee "$work/CMakeLists.txt" | sed 's/_lib\b/_x/g' >"$work/cmake/x.cmake"
+python3 "$work/scripts/check/house.py" >"$out" && complain "circles of libraries are above no limit"
+for row in 'circles of libraries *2  at most 1' 'micro-kernels.* 3  at most 2' 'decide the instruction set *3  at most 1'; do
+    grep -q "$row  ABOVE IT" "$out" || complain "no row '$row': $(cat "$out")"
+done
 
 # finds WANTED [OBJECTS]: the small house in $work/house, with its object files, is refused with this line
 finds() {
