@@ -250,7 +250,7 @@ static const CommOps hosts_ops = {
 
 /* ---- opening */
 
-/* The nodes agree on the run, and their towers follow each other. */
+/* In node 0: the nodes agree on the run, and their towers follow each other. */
 static Status nodes_check(Comm *comm, HostsComm *c)
 {
     const CommConfig *config = &comm->config;
@@ -278,6 +278,44 @@ static Status nodes_check(Comm *comm, HostsComm *c)
     return FAIL(ERR_COMM, "%d nodes hold %d towers, expected %d", config->place.nodes, next, config->towers);
 }
 
+/* What node 0 finds of what all say of themselves. */
+typedef struct NodesVerdict {
+    char why[512];      /* "": they agree, and the names of all hosts follow, each with its NUL */
+    int32_t name_bytes; /* of all */
+} NodesVerdict;
+
+static Status leaders_broadcast(Comm *comm, HostsComm *c, void *buf, size_t bytes)
+{
+    int request = 0;
+    Status st = c->link->ops->broadcast(c->link, buf, bytes, 0, &request);
+    return leader_wait(comm, st, request);
+}
+
+/* Node 0 knows what all say of themselves. The others get the names of the hosts, which messages give, and nothing else, as what is sent
+ * would grow with the square of the nodes. */
+static Status nodes_agree(Comm *comm, HostsComm *c, char *names, size_t room)
+{
+    NodesVerdict verdict = {{0}, 0};
+    char *at = names;
+    int nodes = comm->config.place.nodes;
+    if (comm->config.place.node == 0) {
+        if (nodes_check(comm, c) != OK) snprintf(verdict.why, sizeof verdict.why, "%s", status_message());
+        for (int n = 0; !*verdict.why && n < nodes; n++) at = stpcpy(at, c->node[n].host) + 1;
+        verdict.name_bytes = (int32_t)(at - names);
+    }
+    TRY(leaders_broadcast(comm, c, &verdict, sizeof verdict));
+    verdict.why[sizeof verdict.why - 1] = 0;
+    if (*verdict.why) return FAIL(ERR_COMM, "%s", verdict.why);
+    if (verdict.name_bytes < nodes || (size_t)verdict.name_bytes >= room)
+        return FAIL(ERR_COMM, "node 0 sends %d bytes of names of %d hosts: another build?", (int)verdict.name_bytes,
+                    nodes);
+    TRY(leaders_broadcast(comm, c, names, (size_t)verdict.name_bytes));
+    at = names;
+    for (int n = 0; n < nodes && at < names + verdict.name_bytes; n++, at += strlen(at) + 1)
+        snprintf(c->node[n].host, sizeof c->node[n].host, "%s", at);
+    return OK;
+}
+
 static Status leader_open(Comm *comm, HostsComm *c, LinkOpen link_open)
 {
     const Placement *place = &comm->config.place;
@@ -300,9 +338,14 @@ static Status leader_open(Comm *comm, HostsComm *c, LinkOpen link_open)
                        .max_count = (int64_t)comm->config.max_count};
     snprintf(mine->host, sizeof mine->host, "%s", place->host);
     c->shared->first_tower = place->first_tower;
-    Status st = c->link->ops->gather(c->link, c->node, sizeof *c->node, true, &request);
+    Status st = c->link->ops->gather(c->link, c->node, sizeof *c->node, false, &request);
     TRY(leader_wait(comm, st, request));
-    return nodes_check(comm, c);
+    size_t room = (size_t)place->nodes * sizeof mine->host + 1;
+    char *names = calloc(1, room);
+    if (!names) return FAIL(ERR_MEMORY, "no memory for the names of %d hosts", place->nodes);
+    st = nodes_agree(comm, c, names, room);
+    free(names);
+    return st;
 }
 
 static Status open_work(Comm *comm, void *of)

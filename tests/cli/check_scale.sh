@@ -20,8 +20,9 @@ for n in ${SCALE_PROGRAMS:-16 64}; do
     read -ra now <<<"$line"
     printf '| %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d |\n' "$n" $((now[1] / 1024)) $((now[2] / 1024)) $((now[3] / 1024)) \
         "${now[4]}" $((now[5] / 1024)) $((now[6] / 1024)) $((now[7] / 1024)) "${now[8]}" "${now[@]:9}"
-    # Bytes: every program receives what all say of themselves when they meet, and the names of their hosts; times go to rank 0 alone.
-    share=$((n * 150))
+    # Bytes: every program receives the names of all hosts, twice, and the numbers of a barrier; what all say of themselves and their
+    # times go to rank 0 alone.
+    share=$((n * 60))
     at_most "bytes that rank 0 sends" "${now[1]}" $((n * (share + 12000)))
     at_most "bytes that a program sends" "${now[5]}" 12000
     at_most "bytes that a program receives" "${now[6]}" $((share + 12000))

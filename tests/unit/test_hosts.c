@@ -235,18 +235,18 @@ TEST(test_leader_that_stops)
     all_report(&c, 1 << 0 | 1 << 1, "host host2 (tower processes 4..5) did not arrive at the collective within 5.0 s");
 }
 
-/* ---- a link that carries messages of leaders, but no data of a collective after the first */
+/* ---- a link that carries messages of leaders, but no data of a collective after they have met */
 
-enum { QUIET_NODES = 6 };
+enum { QUIET_NODES = 6, QUIET_MEETING = 3 /* a gather and two broadcasts */ };
 static struct {
-    int gathers, asked; /* asked: nodes whose answer has not been heard */
+    int begun, asked; /* asked: nodes whose answer has not been heard */
     LeaderMessage message;
 } quiet;
 
 static Status quiet_gather(Link *link, void *all, size_t bytes, bool everywhere, int *request)
 {
     NodeInfo *node = all;
-    *request = quiet.gathers++;
+    *request = quiet.begun++;
     if (bytes != sizeof *node) return OK;
     for (int g = 1; g < QUIET_NODES; g++) {
         node[g] = node[0];
@@ -256,9 +256,15 @@ static Status quiet_gather(Link *link, void *all, size_t bytes, bool everywhere,
     return OK;
 }
 
+static Status quiet_broadcast(Link *link, void *buf, size_t bytes, int root, int *request)
+{
+    *request = quiet.begun++;
+    return OK;
+}
+
 static Status quiet_test(Link *link, int request, bool *ended)
 {
-    *ended = request == 0;
+    *ended = request < QUIET_MEETING;
     return OK;
 }
 
@@ -292,6 +298,7 @@ static void quiet_close(Link *link, bool orderly)
 static Status quiet_open(const CommConfig *config, Link **made)
 {
     static const LinkOps ops = {.gather = quiet_gather,
+                                .broadcast = quiet_broadcast,
                                 .test = quiet_test,
                                 .notify = quiet_notify,
                                 .poll = quiet_poll,
@@ -365,8 +372,9 @@ TEST(test_node_with_fewer_processes)
     case_live(&c);
     const char *wanted = "host host2 takes part as node 2 of 3, with 1 processes of 3 in all, 6 towers in all and 64 "
                          "floats; host host0: 0 of 3, 2 of 6, 6 towers, 64 floats";
-    if (c.seen->status[0] != ERR_COMM || !strstr(c.seen->message[0], wanted))
-        fail_msg("rank 0: '%s'", c.seen->message[0]);
+    for (int r = 0; r < RANKS; r += PER)
+        if (c.seen->status[r] != ERR_COMM || !strstr(c.seen->message[r], wanted))
+            fail_msg("rank %d: '%s'", r, c.seen->message[r]);
     munmap(c.seen, sizeof *c.seen);
 }
 
