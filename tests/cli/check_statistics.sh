@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The statistics that are printed beside scipy's and numpy's, on data where they can be wrong: ties, tiny counts, no variance, none at all.
-# Student's t, the tests of two shares (two proportions, Fisher's exact test), McNemar's exact test, means, variances and medians, the
+# Student's t, the tests and intervals of two shares (two proportions, Fisher's exact test, Newcombe), McNemar's exact test, means, variances and medians, the
 # t-test over seeds and, corrected, over folds, and what mattered in a sweep: least squares on ranks, and all permutations within the levels
 # of the other options.
 . "$1/tests/support/check.sh"
@@ -38,6 +38,9 @@ def shares(a, n, b, m):
             wanted = stats.chi2_contingency([[a, n - a], [b, m - b]], correction=False)[1]
         near(answer[0], a / n - b / m)
         near(answer[3], wanted, 1e-8)
+        x, y = (stats.binomtest(*share).proportion_ci(method="wilson") for share in ((a, n), (b, m)))
+        near(answer[1], a / n - b / m - math.hypot(a / n - x.low, y.high - b / m), 1e-8) # Newcombe's method 10
+        near(answer[2], a / n - b / m + math.hypot(x.high - a / n, b / m - y.low), 1e-8)
     ask(f"shares {a} {n} {b} {m}", check)
 for row in (0, 0, 5, 5), (5, 5, 5, 5), (0, 7, 0, 3), (3, 3, 0, 3), (0, 1, 1, 1), (9999, 10000, 9990, 10000), (24000, 50000, 24500, 50000):
     shares(*row)
@@ -54,8 +57,8 @@ def paired(b, c, n):
         near(answer[0], (b - c) / n)
         near(answer[3], stats.binomtest(min(b, c), b + c).pvalue if b + c else 1)
         middle, spread = (b - c) / (n + 2), 1.959963984540054 * math.sqrt(b + c + 1 - (b - c) ** 2 / (n + 2)) / (n + 2)
-        near(answer[1], middle - spread)
-        near(answer[2], middle + spread)
+        near(answer[1], max(middle - spread, -1))
+        near(answer[2], min(middle + spread, 1))
     ask(f"paired {b} {c} {n}", check)
 for row in (0, 0, 0), (0, 0, 9), (0, 1, 1), (5, 0, 5), (4, 4, 100), (900, 1000, 50000), (30000, 29000, 100000):
     paired(*row)

@@ -181,6 +181,29 @@ TEST(shares)
     assert_true(is_absent(paired_share_difference(0, 0, 0).p));
 }
 
+/* Newcombe's own table (1998, method 10), and what no number of images can show. */
+TEST(intervals_of_share_differences)
+{
+    static const struct {
+        int64_t a, a_count, b, b_count;
+        double low, high;
+    } rows[] = {{56, 70, 48, 80, 0.0524, 0.3339}, {9, 10, 3, 10, 0.1705, 0.8090},  {6, 7, 2, 7, 0.0582, 0.8062},
+                {5, 56, 0, 29, -0.0381, 0.1926},  {0, 10, 0, 20, -0.1611, 0.2775}, {0, 10, 0, 10, -0.2775, 0.2775},
+                {10, 10, 0, 20, 0.6791, 1.0000},  {10, 10, 0, 10, 0.6075, 1.0000}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Estimate e = share_difference(rows[i].a, rows[i].a_count, rows[i].b, rows[i].b_count);
+        near(e.low, rows[i].low, 6e-5);
+        near(e.high, rows[i].high, 6e-5);
+    }
+    for (int64_t n = 1; n < 30; n++) {
+        Estimate all = share_difference(n, n, 0, n), paired = paired_share_difference(n, 0, n),
+                 other = paired_share_difference(0, n, n);
+        near(all.mean, 1, 0);
+        assert_true(all.low < 1 && all.high <= 1 + 1e-12);
+        assert_true(paired.low < 1 && paired.high <= 1 && other.high > -1 && other.low >= -1);
+    }
+}
+
 TEST(noise_of_a_course)
 {
     enum { N = 4000 };

@@ -285,7 +285,10 @@ Estimate share_difference(int64_t a_successes, int64_t a_count, int64_t b_succes
     double p = (double)a_successes / (double)a_count, q = (double)b_successes / (double)b_count,
            all = (double)(a_successes + b_successes) / (double)(a_count + b_count);
     double error = sqrt(all * (1 - all) * (1 / (double)a_count + 1 / (double)b_count));
-    Estimate e = estimate_of(p - q, error, INFINITY, a_count < b_count ? a_count : b_count);
+    Estimate e = estimate_of(p - q, error, INFINITY, a_count < b_count ? a_count : b_count),
+             x = share_estimate(a_successes, a_count), y = share_estimate(b_successes, b_count);
+    e.low = e.mean - hypot(p - x.low, y.high - q);
+    e.high = e.mean + hypot(x.high - p, q - y.low);
     if ((double)e.count * fmin(all, 1 - all) < FEW_EXPECTED) e.p = fisher_p(a_successes, a_count, b_successes, b_count);
     return e;
 }
@@ -306,8 +309,8 @@ Estimate paired_share_difference(int64_t only_a, int64_t only_b, int64_t count)
     return (Estimate){.mean = (double)(only_a - only_b) / (double)count,
                       .error = error,
                       .freedom = INFINITY,
-                      .low = middle - reach,
-                      .high = middle + reach,
+                      .low = fmax(middle - reach, -1),
+                      .high = fmin(middle + reach, 1),
                       .p = fmin(1, 2 * tosses_below(only_a < only_b ? only_a : only_b, only_a + only_b)),
                       .count = count};
 }

@@ -56,11 +56,14 @@ Estimate unknown_estimate(Number mean, int64_t count);
 /* Wilson's 95 % interval of a share, successes of trials ("Probable inference", 1927). */
 Estimate share_estimate(int64_t successes, int64_t count);
 /* The difference of two shares, successes of trials each (two independent binomials): the test of two proportions, or
- * Fisher's exact test if fewer than FEW_EXPECTED successes or failures are expected in a cell. */
+ * Fisher's exact test if fewer than FEW_EXPECTED successes or failures are expected in a cell; and the interval of Newcombe, of Wilson's
+ * for each share ("Interval estimation for the difference between independent proportions", 1998, method 10), which lies within -1 and 1
+ * and has a width where all or none have succeeded. */
 enum { FEW_EXPECTED = 5 };
 Estimate share_difference(int64_t a_successes, int64_t a_count, int64_t b_successes, int64_t b_count);
 /* The difference of two shares of the same trials, of which only_a and only_b succeeded once: McNemar's test, exact (a sign
- * test), and the interval of Agresti and Min ("Simple improved confidence intervals for comparing matched proportions", 2005). */
+ * test), and the interval of Agresti and Min ("Simple improved confidence intervals for comparing matched proportions", 2005), cut off at
+ * -1 and 1. */
 Estimate paired_share_difference(int64_t only_a, int64_t only_b, int64_t count);
 
 /* Noise around a smooth curve, by second differences: r = (x[t-1] - 2 x[t] + x[t+1]) / sqrt(6) has the variance of white
