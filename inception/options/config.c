@@ -38,6 +38,21 @@ static Status refuse_syntax(const ConfigReader *reader)
 
 /* ---- why an event cannot stand at its place; NULL if it can */
 
+/* A value that readers of YAML take for different things, or for none: what to do about it. NULL: it means the same to all.
+ * Quoted, it is a text. A number is octal if it begins with 0 in YAML 1.1 (tag int), but not in YAML 1.2. */
+static const char *value_objection(const yaml_event_t *event)
+{
+    static const char *const nulls[] = {"~", "null", "Null", "NULL"};
+    const char *text = (const char *)event->data.scalar.value;
+    if (event->type != YAML_SCALAR_EVENT || event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE) return NULL;
+    for (size_t k = 0; k < sizeof nulls / sizeof *nulls; k++)
+        if (!strcmp(text, nulls[k])) return "null is no value: leave the line out to keep the default, or quote a text";
+    const char *digits = text + (*text == '+' || *text == '-');
+    size_t zeros = strspn(digits, "0"), octal = strspn(digits, "01234567");
+    bool differs = zeros > 0 && octal > zeros + 1 && !digits[octal]; /* 07 is 7 in both */
+    return differs ? "a number that begins with 0 is octal to some readers: write it without, or quote a text" : NULL;
+}
+
 /* A plain or quoted scalar. */
 static const char *scalar_objection(const yaml_event_t *event)
 {
@@ -149,6 +164,7 @@ static Status read_stream(ConfigReader *reader)
                           : place == ROOT                 ? root_objection(&event)
                                                           : document_objection(&event, place == BEFORE);
         more = event.type != YAML_STREAM_END_EVENT;
+        if (!why && !listed && (place == VALUE || place == ITEM)) why = value_objection(&event);
         if (why) TRY_OUT(refuse(reader, event.start_mark, why));
         if (list) st = draft_begin(&reader->items, "a list of values");
         if (place == VALUE && !list) st = visit_pair(reader, &key, &event);

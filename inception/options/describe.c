@@ -25,8 +25,8 @@ const char *const configuration_words[] = {
     "the model's own settings (inception_mini has a learning rate, a schedule and more), the default. --print-config "
     "prints every value and its origin in a form that --config can read.",
     "A configuration file is flat YAML: one 'flag: value' per line, comments after #, and quotes around text where "
-    "YAML requires them. Tags, anchors, aliases, lists, nesting, tabs, unknown keys and duplicate keys are rejected "
-    "with file, line and column.",
+    "YAML requires them. Tags, anchors, aliases, lists, nesting, tabs, null, octal numbers, unknown keys and duplicate "
+    "keys are rejected with file, line and column.",
     NULL,
 };
 

@@ -8,6 +8,7 @@
 
 #include "inception/models/near_name.h"
 #include "inception/options/config.h"
+#include "inception/options/values.h"
 #include "kernels/base/text.h"
 #include "towers/remote/address.h"
 
@@ -322,6 +323,13 @@ static Status visit_entry(void *context, const ConfigEntry *entry)
         return FAIL(ERR_ARG, "%s:%d:%d: '%s' expects %s, but a quoted value is text; remove the quotes", entries->name,
                     entry->line, entry->column, entry->key,
                     option_info(id)->type == OPTION_IS_FLAG ? "true or false" : "a number");
+    bool value;
+    if (option_info(id)->type == OPTION_IS_TEXT && !entry->quoted && !isdigit((unsigned char)*entry->value) &&
+        text_to_flag(entry->value, &value) == VALUE_OK)
+        return FAIL(ERR_ARG,
+                    "%s:%d:%d: '%s' expects text, but %s without quotes is true or false: leave the line out to keep "
+                    "the default, or put the text into quotes",
+                    entries->name, entry->line, entry->column, entry->key, entry->value);
     entries->line[id] = entry->key_line;
     snprintf(label, sizeof label, "%s:%d:%d: %s", entries->name, entry->line, entry->column, entry->key);
     snprintf(where, sizeof where, "%s:%d", entries->name, entry->key_line);

@@ -159,7 +159,7 @@ Status read_value(const OptionInfo *info, const char *text, const char *label, O
     case OPTION_IS_REAL: return read_real(info, text, label, &value->real);
     case OPTION_IS_FLAG:
         if (text_to_flag(text, &value->flag) == VALUE_OK) return OK;
-        return FAIL(ERR_ARG, "%s: '%s' is neither true nor false", label, text);
+        return FAIL(ERR_ARG, "%s: '%s' is neither true nor false (nor yes, no, on, off, 1, 0)", label, text);
     case OPTION_IS_CHOICE: return read_choice(info, text, label, &value->choice);
     case OPTION_IS_LIST: return read_list(info, text, label, &value->list);
     case OPTION_IS_TEXT: break;

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <locale.h>
+#include <strings.h>
 
 static const char *skip_sign(const char *p)
 {
@@ -65,7 +66,7 @@ ValueVerdict text_to_flag(const char *text, bool *value)
 {
     static const char *const names[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
     for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
-        if (strcmp(text, names[k])) continue;
+        if (strcasecmp(text, names[k])) continue; /* True, as Python writes it */
         *value = k % 2;
         return VALUE_OK;
     }

@@ -39,6 +39,9 @@ TEST(reads_flat_scalars)
     check_read("gpus: 0,1\nlr-schedule: 0.1;30;0.01\n", "gpus=0,1@1:7;lr-schedule=0.1;30;0.01@2:14;");
     check_read("\xef\xbb\xbflr: 1\r\nb: 2\r\n", "lr=1@1:5;b=2@2:4;");
     check_read("null: off\n", "null=off@1:7;");
+    check_read("a: 'null'\nb: \"~\"\nc: '010'\n", "a=null@1:4Q;b=~@2:4Q;c=010@3:4Q;");
+    check_read("a: 07\nb: 0\nc: 00\nd: 08\ne: 010.5\nf: nulls\n",
+               "a=07@1:4;b=0@2:4;c=00@3:4;d=08@4:4;e=010.5@5:4;f=nulls@6:4;");
 }
 
 static const struct {
@@ -63,6 +66,13 @@ static const struct {
     {"a: >\n  text\n", "a.yaml:1:4:", "block"},
     {"a: one\n  two\n", "a.yaml:1:4:", "several lines"},
     {"a: 1\nb:\n", "a.yaml:2:1:", "no value"},
+    {"a: 1\nb: ~\n", "a.yaml:2:4:", "null is no value"},
+    {"a: null\n", "a.yaml:1:4:", "null is no value"},
+    {"a: Null\n", "a.yaml:1:4:", "null is no value"},
+    {"a: NULL # none\n", "a.yaml:1:4:", "null is no value"},
+    {"a: 010\n", "a.yaml:1:4:", "octal"},
+    {"a: -010\n", "a.yaml:1:4:", "octal"},
+    {"a: 0017\n", "a.yaml:1:4:", "octal"},
     {"a: ''\n", "a.yaml:1:1:", "no value"},
     {"a: \"x\\0y\"\n", "a.yaml:1:4:", "NUL"},
     {"a: 1\n---\nb: 2\n", "a.yaml:2:1:", "second document"},
@@ -110,6 +120,21 @@ TEST(refuses_bombs)
     assert_int_equal(config_parse("laughs", aliases, strlen(aliases), note_entry, &seen), ERR_ARG);
     assert_int_equal(seen.count, 0);
     free(text);
+}
+
+static Status list_read(const char *text)
+{
+    Seen seen = {0};
+    return config_parse_lists("a.yaml", text, strlen(text), note_entry, &seen);
+}
+
+TEST(refuses_doubtful_items)
+{
+    assert_int_equal(list_read("seed: [1, 07, '010']\n"), OK);
+    assert_int_equal(list_read("seed: [1, 010]\n"), ERR_ARG);
+    assert_non_null(strstr(status_message(), "a.yaml:1:11: a number that begins with 0"));
+    assert_int_equal(list_read("pretrained:\n  - imagenet\n  - null\n"), ERR_ARG);
+    assert_non_null(strstr(status_message(), "a.yaml:3:5: null is no value"));
 }
 
 static Status stop_at_once(void *context, const ConfigEntry *entry)
