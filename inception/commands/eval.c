@@ -533,11 +533,21 @@ static Status evaluate(const Options *options, JobFiles *files, FILE *to)
 }
 
 /* A temperature is of certain weights, which a training that goes on replaces. */
+static Status idle_run_take(const Options *o, int *lock)
+{
+    const char *run = calibration_run(o);
+    if (!run_dir_taken(run)) return run_dir_take(run, lock);
+    return FAIL(ERR_ARG,
+                "--%scalibrate: %s is in use, by a training that goes on or another call, and its weights may change: "
+                "wait for its end, or let it save and end by 'towers stop %s'; other evaluations need not wait",
+                o->calibrate ? "" : "no-", run, run);
+}
+
 Status eval_command(const Options *options, JobFiles *files, FILE *to)
 {
     int lock = -1;
     bool marks = options->calibrate || files->uncalibrates;
-    if (marks && !files->job.node) TRY(run_dir_take(calibration_run(options), &lock));
+    if (marks && !files->job.node) TRY(idle_run_take(options, &lock));
     Status st = evaluate(options, files, to);
     run_dir_release(lock);
     return st;

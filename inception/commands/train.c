@@ -278,8 +278,8 @@ Status train_command(const Options *options, JobFiles *files, FILE *to)
     PretrainedNotes notes = {0};
     for (int i = 0; i < SCORES; i++) result.best[i] = ABSENT;
     TRY(job_check(options, files, &notes));
-    if (options->dry_run) return dry_run_print(options, files, to);
     start_print(options, files, &notes);
+    if (options->dry_run) return dry_run_print(options, files, to);
     Status st = run_begin(options, files, &lock);
     if (st != OK) {
         run_dir_release(lock);

@@ -330,6 +330,19 @@ static Status norms_compare(const Options *o, const char *run)
                 run, words[o->norms == NORMS_KEEP ? NORMS_RESTORE : NORMS_KEEP], words[o->norms]);
 }
 
+/* An option that changes no weights would go without a word: nothing of a checkpoint differs then. */
+static void displaced_note(const Options *o, JobFiles *files)
+{
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+        OptionId by = o->displaced[id] ? option_replaced_by(o, id) : OPTION_ID_COUNT;
+        if (by < OPTION_ID_COUNT && option_info(id)->resume == RESUME_FREE)
+            job_note(files,
+                     "warning: the run had --%s, which --%s excludes, so that it has it no more: start this resume "
+                     "without --%s to keep it",
+                     option_info(id)->flag, option_info(by)->flag, option_info(by)->flag);
+    }
+}
+
 Status job_run_dir(Options *o, JobFiles *files)
 {
     TrainJob *job = &files->job;
@@ -343,6 +356,7 @@ Status job_run_dir(Options *o, JobFiles *files)
     const char *run = files->branch_of[0] ? files->branch_of : files->run_dir;
     TRY(norms_compare(o, run));
     TRY(run_settings_apply(o, run, &files->resumed_settings, &files->resumed_bytes));
+    displaced_note(o, files);
     if (*address) TRY(remote_run_settle(o, address));
     if (!files->resumed_settings)
         job_note(files, "warning: %s has no args.yaml: the settings are those of this command, else the defaults", run);

@@ -81,6 +81,7 @@ typedef struct Options {
     Verb verb;
     OptionOrigin origin[OPTION_ID_COUNT];
     const char *where[OPTION_ID_COUNT]; /* "train.yaml:3", "TOWERS_LR", "--lr", the recipe's name; owned */
+    bool displaced[OPTION_ID_COUNT];    /* the resumed run was given it, and this call one that excludes it */
 
     /* owned */
     char **arguments; /* positional; NULL-terminated */

@@ -62,6 +62,10 @@ keeps() {
     ends 0 copied --max-steps 6 --resume runs/copied
     [[ $(paste -sd, kept) == "checkpoint 6,end 6" && -e runs/copied/last.safetensors ]] || complain "a run that had no end: $(paste -sd, kept) $(tail -n 3 err.copied)"
     counts copied 2 0 0 0 finished
+    # --upload of the run, which excludes a command, does not go without a word
+    cp -a runs/copied runs/displaced && sed -i '/^after-checkpoint:/d; s|^# upload: not set|upload: "s3://away/runs/kept" # from command line "--upload"|' runs/displaced/args.yaml
+    ends 0 displaced --max-steps 8 --resume runs/displaced --after-checkpoint none
+    says displaced "^warning: the run had --upload, which --after-checkpoint excludes"
 }
 
 # ---- who starts towers may ignore SIGCHLD, which outlives exec: then nobody could wait for a child

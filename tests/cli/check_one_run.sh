@@ -110,6 +110,9 @@ grep -qE '^guessing +[0-9.]+ % are right if all evaluation images are taken for 
 grep -qE '^expected +[0-9]+ seconds? of computation, by [1-5] steps of one tower here: [0-9.e-]+ s a step of all, without evaluations' out || complain "dry run: no time: $(cat out)"
 awk '/^expected/ { shown = $(2); for (i = 1; i < NF; i++) if ($(i + 1) == "s" && $(i + 2) == "a") step = $i; exit !(shown >= 8 * step && shown <= 8 * step + 1.01) }' out ||
     complain "dry run: 8 steps do not take so long: $(grep ^expected out)"
+cp -r "$work/data" noted && touch noted/stray.txt # what a run says of its data and settings before it trains, it says without training
+"$towers" "${train[@]}" --data-path noted --epochs 2 --dry-run >out 2>err </dev/null && grep -q "stray.txt" err || complain "dry run: no notes: $(cat err)"
+"$towers" "${train[@]}" --data-path noted --epochs 2 --dry-run --quiet >out 2>err </dev/null && ! grep -q . err || complain "dry run --quiet: $(cat err)"
 for mixed in "--mixup 0.2 -b 8" "--cutmix 1 --loss bce -b 8" "--accumulate 2 --tower-batch 0,4,2"; do # whose batches have more than images and labels
     "$towers" "${train[@]:0:6}" $mixed --dry-run >out 2>err </dev/null && grep -q '^expected' out || complain "dry run with $mixed: $(tail -n 2 err)"
 done

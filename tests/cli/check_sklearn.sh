@@ -289,7 +289,7 @@ refused() { refuses '[1-9]' "$1" "$towers" "${@:2}"; } # TEXT ARGUMENT...
 refused "expected weights and a temperature from 0.05 to 20" predict runs/many many/val
 refused "which stores a temperature, but 'runs/run/best.safetensors' is no folder of one" eval runs/run/best.safetensors --calibrate --data-path photos
 for mark in --calibrate --no-calibrate; do # while the run goes on its weights change
-    refuses 2 "or choose another directory" flock runs/cal3/.lock "$towers" eval runs/cal3 $mark
+    refuses 2 "$mark: runs/cal3 is in use" flock runs/cal3/.lock "$towers" eval runs/cal3 $mark
 done
 refused "the images that the network has learned, of which it is too sure" eval runs/run --calibrate --split train
 refused "the images that the network has learned, of which it is too sure" eval runs/run --calibrate --data-path photos/train
