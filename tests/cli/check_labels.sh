@@ -225,6 +225,9 @@ for missing in nan NaN N/A '<NA>' None NULL; do
 done
 bad "has one column behind the file, and only '0' and '1' in it" "image,hat\nimages/001.pgm,1\nimages/002.pgm,0\n"
 bad "has one column behind the file, and only 'True' in it" "image,hat\nimages/001.pgm,True\nimages/002.pgm,\n"
+bad "line 4: 'a|b' is one label, as ';' separates labels in other lines, but its parts are labels as well" "${h}images/001.pgm,a;b\nimages/002.pgm,b\nimages/003.pgm,a|b\n"
+bad "line 3: 'a b' is one label, as ';' separates labels" "${h}images/001.pgm,a;b\nimages/002.pgm, a b \n"
+bad "line 3: 'a , b' is one label, as ';' separates labels" "${h}images/001.pgm,a;b\nimages/002.pgm,\"a , b\"\n"
 bad "line 3: the label 'a' twice" "${h}images/001.pgm,b\nimages/002.pgm,a;b;a\n"
 bad "line 2: more columns than the header, which has 2" "${h}images/001.pgm,a,b\n"
 bad "line 2: 1 of the 2 columns of the header" "${h}images/001.pgm\n"

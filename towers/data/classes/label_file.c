@@ -507,6 +507,43 @@ Status label_file_answers_refuse(const LabelFile *file, const char *path)
                : OK;
 }
 
+/* Whether a name is two labels of the file or more, and nothing else, with one of `marks` between them. */
+static bool is_labels(const LabelFile *f, const char *name, const char *marks)
+{
+    char part[LABEL_NAME_MAX + 1];
+    int parts = 0;
+    for (const char *at = name; *at; at += strspn(at, marks)) {
+        size_t bytes = strcspn(at, marks), first = strspn(at, " \t");
+        const char *text = at + (first < bytes ? first : bytes);
+        at += bytes;
+        size_t end = (size_t)(at - text);
+        while (end && (text[end - 1] == ' ' || text[end - 1] == '\t')) end--;
+        if (!end) continue;
+        snprintf(part, sizeof part, "%.*s", (int)end, text);
+        if (class_of(f, part) < 0) return false;
+        parts++;
+    }
+    return parts > 1;
+}
+
+Status label_file_mixed_refuse(const LabelFile *file, const char *path, unsigned marks)
+{
+    static const char *const others[] = {";", "|", ",", " \t"};
+    const char *separator = label_separator(marks);
+    for (int64_t i = 0; !file->columns && i < file->rows_count; i++)
+        for (int32_t k = 0; k < file->rows[i].count; k++) {
+            const char *label = file->classes[file->labels[file->rows[i].first + k]];
+            for (size_t o = 0; o < sizeof others / sizeof *others; o++)
+                if (*others[o] != *separator && is_labels(file, label, others[o]))
+                    return FAIL(ERR_FORMAT,
+                                "'%s', line %" PRId64 ": '%.200s' is one label, as '%s' separates labels in other "
+                                "lines, but its parts are labels as well: write '%s' between them or, if it is one, "
+                                "another character (ice-cream)",
+                                path, file->rows[i].line, label, separator, separator);
+        }
+    return OK;
+}
+
 Status label_file_match(LabelFile *file, const char *path, const LabelFile *train, const char *train_path)
 {
     Status st = OK;

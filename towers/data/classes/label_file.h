@@ -55,6 +55,9 @@ NODISCARD Status label_file_parse(const char *path, const char *bytes, size_t co
 /* ERR_FORMAT if the labels of a list are numbers or words for yes and no: the column of one class, which would be two. Only
  * the file of the training images has all classes. */
 NODISCARD Status label_file_answers_refuse(const LabelFile *file, const char *path);
+/* ERR_FORMAT with the line if a label of a list consists of other labels with another character between them than the separator that `marks`
+ * mean: "cat|dog" beside "cat", "dog" and "cat;dog". */
+NODISCARD Status label_file_mixed_refuse(const LabelFile *file, const char *path, unsigned marks);
 /* Renumber the labels to the classes of another file, that of the training images: ERR_FORMAT if that lacks one, or if
  * this has columns and not all of them. */
 NODISCARD Status label_file_match(LabelFile *file, const char *path, const LabelFile *train, const char *train_path);

@@ -277,6 +277,7 @@ static Status index_build(const SourceConfig *config, const Tree *tree, const ui
     TRY_OUT(label_file_read(train_labels, config->group, marks, &train));
     TRY_OUT(header_check(tree->train, train_labels, &train));
     TRY_OUT(label_file_answers_refuse(&train, train_labels));
+    TRY_OUT(label_file_mixed_refuse(&train, train_labels, marks));
     if (other) {
         TRY_OUT(label_file_read(labels, config->group, marks, &own));
         TRY_OUT(header_check(tree->root, labels, &own));
@@ -311,7 +312,7 @@ Status labeled_source_open(const SourceConfig *config, Split split, Source **mad
     TRY(tree_find(config, split, &tree_kind, &tree));
     bool together = tree.val_split > 0 && !config->equal_apart;
     snprintf(more, sizeof more, "%s%s", config->group ? config->group : "", together ? " equal together" : "");
-    tree_key(&tree, "labels 3", more, key);
+    tree_key(&tree, "labels 4", more, key);
     TRY(index_find(key, &index, &found));
     if (!found) TRY(index_build(config, &tree, key, &index));
     return indexed_files_open(config, tree.root,
