@@ -161,6 +161,15 @@ static Status fold_parse(const Options *o, const char *path, FoldConfig *fold)
     return OK;
 }
 
+static Status groups_note(const FoldConfig *fold, JobFiles *files)
+{
+    char text[STATUS_MESSAGE_BYTES];
+    Text remark = text_start(text, sizeof text);
+    TRY(fold_groups_remark(files->test, fold, &remark));
+    if (remark.used) job_note(files, "%s", text);
+    return OK;
+}
+
 /* --fold: both parts are samples of the training images. */
 static Status folds_open(const Options *o, SourceConfig *config, JobFiles *files)
 {
@@ -176,6 +185,7 @@ static Status folds_open(const Options *o, SourceConfig *config, JobFiles *files
         TRY(source_fold(&files->train, &fold, false));
     }
     TRY(source_open(config, SPLIT_TRAIN, &files->test));
+    TRY(groups_note(&fold, files));
     return source_fold(&files->test, &fold, o->split != PART_TRAIN);
 }
 

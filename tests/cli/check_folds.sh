@@ -69,6 +69,17 @@ for missing in '' nan NULL '<NA>'; do
     [[ -z $missing ]] || says="has '$missing' in labels.csv, which is what programs write for a missing value"
     refused "$says" --data-path unknown --loss bce --fold 1/3 --fold-group patient
 done
+notes() { "$towers" train fashion_cnn --data-path patients --batch-size 8 --loss bce --fold 1/3 --fold-group patient --dry-run >out 2>err </dev/null || complain "notes: $(cat err)"; }
+rm -rf patients && cp -r labeled patients && notes
+grep -q "^warning: --fold-group" err && complain "patients that differ: $(grep ^warning err)"
+first=$(sed -n 2p labeled/labels.csv | cut -d, -f2)
+for alike in "${first^^}" "$first " " ${first}"; do # leaves images of one patient in both parts
+    rm -rf patients && cp -r labeled patients
+    sed -i "2s|,[^,]*,|,\"$alike\",|" patients/labels.csv && notes
+    grep -q "^warning: --fold-group patient: 2 of [0-9]* groups have names that look like another's" err || complain "groups '$first' and '$alike': $(cat err)"
+done
+awk -F, -v OFS=, 'NR > 1 {$2 = "p" NR} {print}' labeled/labels.csv >patients/labels.csv && notes
+grep -q "^warning: --fold-group patient: no two images have the same group" err || complain "a group for each image: $(cat err)"
 refused "too few for 3 folds" --data-path photos --fold 1/3 --fold-group 2
 refused "--fold" --dataset synthetic --fold 1/3
 

@@ -3,8 +3,11 @@
 
 #include <xxhash.h>
 
+#include "kernels/base/text.h"
 #include "kernels/philox.h"
+#include "towers/data/classes/class_match.h"
 #include "towers/data/classes/label_file.h"
+#include "towers/data/classes/look_alike.h"
 #include "towers/data/listing/equal_files.h"
 #include "towers/data/sources/reader.h"
 #include "towers/files/files.h"
@@ -189,6 +192,43 @@ static Status members_find(const Source *source, const FoldConfig *config, Sampl
         members[i] = (SampleOfGroup){XXH3_64bits(group, strlen(group)), i};
     }
 out:
+    label_file_free(&groups.file);
+    return st;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+Status fold_groups_remark(const Source *source, const FoldConfig *config, Text *remark)
+{
+    Status st = OK;
+    Groups groups = {0};
+    const char **names = NULL;
+    char why[ALIKE_BYTES];
+    int alike, left_out, pair[2], count = 0;
+    if (!config->group || fold_folder(config->group)) return OK;
+    TRY_OUT(groups_read(source, config, &groups));
+    const LabelFile *file = &groups.file;
+    names = malloc(((size_t)file->rows_count + 1) * sizeof *names);
+    if (!names) TRY_OUT(FAIL(ERR_MEMORY, "no memory for %" PRId64 " groups", file->rows_count));
+    for (int64_t i = 0; i < file->rows_count; i++) names[i] = file->rows[i].group;
+    qsort(names, (size_t)file->rows_count, sizeof *names, by_text);
+    for (int64_t i = 0; i < file->rows_count; i++)
+        if (!i || strcmp(names[i], names[count - 1]) != 0) names[count++] = names[i];
+    TRY_OUT(classes_alike(&(ClassList){.names = names, .count = count}, &alike, &left_out, pair, why));
+    if (alike)
+        text_add(remark,
+                 "warning: --fold-group %s: %d of %d groups have names that look like another's, so that images of one "
+                 "group may be in both parts: '%s' and '%s': %s",
+                 config->group, alike, count, names[pair[0]], names[pair[1]], why);
+    else if (count == file->rows_count)
+        text_add(remark, "warning: --fold-group %s: no two images have the same group, so that it keeps none together",
+                 config->group);
+    if (alike && left_out) text_add(remark, "; %d more are too many to compare", left_out);
+out:
+    free(names);
     label_file_free(&groups.file);
     return st;
 }

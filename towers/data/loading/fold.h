@@ -26,3 +26,6 @@ NODISCARD Status fold_parts(const Source *source, const FoldConfig *config, int3
 /* Replace *source, which the new one owns, by the samples of the fold's evaluation part or by those of its training part.
  * After an error *source is closed and NULL. */
 NODISCARD Status source_fold(Source **source, const FoldConfig *config, bool evaluation);
+/* What a person may have meant otherwise: values of the column that look alike, of which images that belong together would be in both parts,
+ * or none that two images have. Adds a sentence to `remark`, or nothing. Errors: those of the labels file. */
+NODISCARD Status fold_groups_remark(const Source *source, const FoldConfig *config, struct Text *remark);
