@@ -56,7 +56,7 @@ typedef struct Watched {
 } Watched;
 
 /* Builds that read other formats find other files in the same folders. */
-enum { INDEX_VERSION = 8 << 8 | IMAGE_ENDINGS_COUNT };
+enum { INDEX_VERSION = 9 << 8 | IMAGE_ENDINGS_COUNT };
 
 /* A mapped index. All pointers point into the mapping. */
 typedef struct Index {

@@ -51,6 +51,9 @@ static const struct {
     [SKIP_BESIDE] = {"beside", "file beside the data is ignored", "files beside the data are ignored", NULL, false},
     [SKIP_MEMBER] = {"other-member", "other member of the tars is ignored", "other members of the tars are ignored",
                      NULL, false},
+    [SKIP_LABEL] = {"other-label", "label in a .json is not used, as the .cls beside it is another one",
+                    "labels in .json are not used, as the .cls beside them are others",
+                    "the .cls decides: correct the one that is wrong", true},
 };
 
 /* ---- collecting */

@@ -21,6 +21,7 @@ typedef enum SkipReason {
     SKIP_FOREIGN,   /* what other programs leave behind (leftovers.h) */
     SKIP_BESIDE,    /* other files beside shards and IDX files */
     SKIP_MEMBER,    /* other members of tars */
+    SKIP_LABEL,     /* labels of samples of tars that contradict the one that is taken */
     SKIP_REASONS
 } SkipReason;
 

@@ -44,6 +44,7 @@ typedef struct TarSample {
     int64_t first, end;
     const TarMember *of[WANTED]; /* those that are its image or its label; NULL: it has none of this ending */
     int image;                   /* the least that it has, OTHER: none */
+    bool contradicts;            /* its .json has another label than its .cls */
     char key[PATH_BYTES];
 } TarSample;
 
@@ -124,6 +125,23 @@ static Status json_read(const Tar *t, const TarSample *sample, const TarMember *
     }
     *label = json_integer_value(value);
 out:
+    json_decref(root);
+    free(text);
+    return st;
+}
+
+/* Whether a .json has another label than the .cls beside it, which decides. What else it may hold does not matter. */
+static Status json_compare(const Tar *t, const TarMember *m, int64_t label, bool *contradicts)
+{
+    const char *key, *differs;
+    *contradicts = false;
+    if (m->bytes > JSON_BYTES) return OK;
+    char *text = malloc((size_t)m->bytes + 1);
+    if (!text) return FAIL(ERR_MEMORY, "no memory for %" PRIu64 " bytes of JSON", m->bytes);
+    Status st = file_pread(t->fd, t->list->path, m->offset, text, (size_t)m->bytes);
+    json_t *root = st == OK ? json_loadb(text, (size_t)m->bytes, 0, NULL) : NULL;
+    const json_t *value = json_label(root, &key, &differs);
+    *contradicts = json_is_integer(value) && json_integer_value(value) != label;
     json_decref(root);
     free(text);
     return st;
@@ -254,7 +272,9 @@ static Status sample_rest(Tar *t, const TarSample *sample, bool used)
         const TarMember *m = &t->members[i];
         if (m->replaced || (used && (m == sample->of[sample->image] || m == sample->of[label]))) continue;
         bool meant = rank_of(suffix_of(t, m)) == OTHER && dotted_rank(t, m) != OTHER;
-        TRY(member_skip(t, meant && (!used || is_dotted_pair(t, sample, i)) ? SKIP_UNGROUPED : SKIP_MEMBER, m));
+        bool ungrouped = meant && (!used || is_dotted_pair(t, sample, i)),
+             contradicts = sample->contradicts && m == sample->of[JSON];
+        TRY(member_skip(t, contradicts ? SKIP_LABEL : ungrouped ? SKIP_UNGROUPED : SKIP_MEMBER, m));
     }
     return OK;
 }
@@ -289,6 +309,7 @@ static Status sample_take(Tar *t, int64_t first, int64_t end)
     if (sample.image == OTHER || (!cls && !json)) return sample_incomplete(t, &sample);
     const TarMember *image = sample.of[sample.image];
     TRY(cls ? cls_read(t, &sample, cls, &label) : json_read(t, &sample, json, &label));
+    if (cls && json) TRY(json_compare(t, json, label, &sample.contradicts));
     TRY(sample_rest(t, &sample, true));
     snprintf(where, sizeof where, "sample '%s'", sample.key);
     return shard_add(t->list, where, image->offset, image->bytes, label, 0, name_of(t, image));
