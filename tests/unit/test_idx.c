@@ -169,6 +169,28 @@ TEST(test_refused_gzip)
     expect_refused(&gz, IDX_IMAGES, "corrupt gzip data");
 }
 
+/* Streams one behind another are one file, wherever they are cut. */
+TEST(test_several_gzip_streams)
+{
+    Content b = images_of(2, 2, 2, 8);
+    for (size_t cut = 0; cut <= b.size; cut++) {
+        Idx idx;
+        Content first = zipped(b.data, cut), rest = zipped(b.data + cut, b.size - cut);
+        put(&first, rest.data, rest.size);
+        if (idx_parse("two", first.data, first.size, IDX_IMAGES, &idx) != OK) fail_msg("cut at %zu: %s", cut, status_message());
+        assert_memory_equal(idx.data, b.data + 16, 8);
+        idx_free(&idx);
+        first.size--;
+        expect_refused(&first, IDX_IMAGES, "gzip stream ends too early");
+        first.size++;
+        put(&first, "\x1f\x8b", 2);
+        expect_refused(&first, IDX_IMAGES, "gzip stream ends too early");
+    }
+    Content twice = zipped(b.data, b.size), again = zipped(b.data, b.size);
+    put(&twice, again.data, again.size);
+    expect_refused(&twice, IDX_IMAGES, "offset 24: expected the end of the file, found more bytes");
+}
+
 /* A small file that expands to 2 MB although its header declares 3 bytes: stopped one byte after the promise. */
 /* fault: F26 */
 TEST(test_gzip_bomb)

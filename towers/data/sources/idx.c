@@ -88,11 +88,22 @@ static Status inflate_some(Stream *s, uint8_t *to, size_t room, size_t *got)
     return OK;
 }
 
+/* A gzip file may be several streams, one behind another (RFC 1952, section 2.2), as bgzip and cat write them. */
+static Status next_begin(Stream *s)
+{
+    TRY(stream_fill(s));
+    if (s->left == 0 || s->next[0] != 0x1f) return OK;
+    s->ended = inflateReset(&s->z) != Z_OK;
+    return OK;
+}
+
 static Status read_gzip(Stream *s, uint8_t *to, size_t want, size_t *got)
 {
     size_t done = 0;
-    while (done < want && !s->ended) {
+    while (done < want) {
         size_t part = 0;
+        if (s->ended) TRY(next_begin(s));
+        if (s->ended) break;
         TRY(inflate_some(s, to + done, want - done, &part));
         done += part;
     }
