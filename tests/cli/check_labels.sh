@@ -225,6 +225,9 @@ for missing in nan NaN N/A '<NA>' None NULL; do
 done
 bad "has one column behind the file, and only '0' and '1' in it" "image,hat\nimages/001.pgm,1\nimages/002.pgm,0\n"
 bad "has one column behind the file, and only 'True' in it" "image,hat\nimages/001.pgm,True\nimages/002.pgm,\n"
+bad "line 3: 'h\\xe9t' is not UTF-8: save the file as UTF-8" "${h}images/001.pgm,b\nimages/002.pgm,b;h\\xe9t\n"
+bad "line 1: 'h\\xe9t' is not UTF-8" "image,h\\xe9t,b\nimages/001.pgm,1,0\n"
+bad "ends its lines by CR alone" "image,tags\rimages/001.pgm,b\r"
 bad "line 4: 'a|b' is one label, as ';' separates labels in other lines, but its parts are labels as well" "${h}images/001.pgm,a;b\nimages/002.pgm,b\nimages/003.pgm,a|b\n"
 bad "line 3: 'a b' is one label, as ';' separates labels" "${h}images/001.pgm,a;b\nimages/002.pgm, a b \n"
 bad "line 3: 'a , b' is one label, as ';' separates labels" "${h}images/001.pgm,a;b\nimages/002.pgm,\"a , b\"\n"

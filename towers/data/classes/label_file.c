@@ -285,6 +285,18 @@ static bool is_quoted(const char *label)
     return bytes > 1 && (*label == '\'' || *label == '"') && label[bytes - 1] == *label;
 }
 
+/* The same name of a class in two encodings would be two classes. Names of files are bytes, as those of the disk. */
+static Status text_refuse(const Reader *r, int64_t line, const char *name)
+{
+    char shown[256];
+    if (utf8_valid(name)) return OK;
+    utf8_escape(shown, sizeof shown, name);
+    return LINE_FAIL_AT(r, line,
+                        "'%s' is not UTF-8: save the file as UTF-8 (iconv -f WINDOWS-1252 -t UTF-8, or \"CSV UTF-8\" "
+                        "in Excel)",
+                        shown);
+}
+
 static bool is_word_of(const char *text, const char *const *words)
 {
     for (; *words; words++)
@@ -322,6 +334,7 @@ static Status lists_read(LabelFile *f, Reader *r)
         while ((label = label_next(&cell, separators))) {
             if (strlen(label) > LABEL_NAME_MAX)
                 TRY_OUT(LINE_FAIL_AT(r, row->line, "a label of more than %d bytes: '%.40s...'", LABEL_NAME_MAX, label));
+            TRY_OUT(text_refuse(r, row->line, label));
             if (is_quoted(label))
                 TRY_OUT(LINE_FAIL_AT(r, row->line, "a label in quotes: %.60s: expected its name alone", label));
             TRY_OUT(array_grow(&labels, f->labels_count, sizeof *labels, "the labels of images"));
@@ -370,6 +383,7 @@ static Status header_read(LabelFile *f, Reader *r)
         if (!*field || strlen(field) > LABEL_NAME_MAX)
             return LINE_FAIL(r, "the name of column %d has %zu bytes: expected 1 to %d", r->columns + 1, strlen(field),
                              LABEL_NAME_MAX);
+        TRY(text_refuse(r, r->line, field));
         if (r->group && !r->group_column && !strcmp(field, r->group)) {
             r->group_column = r->columns;
             continue;
@@ -441,9 +455,12 @@ static Status file_fill(LabelFile *f, Reader *r)
 
 static Status text_check(const char *path, const char *text, size_t count)
 {
-    return strlen(text) == count
-               ? OK
-               : FAIL(ERR_FORMAT, "'%s' has a byte 0 at offset %zu: expected CSV", path, strlen(text));
+    if (strlen(text) != count)
+        return FAIL(ERR_FORMAT, "'%s' has a byte 0 at offset %zu: expected CSV in UTF-8", path, strlen(text));
+    const char *lone = strchr(text, '\r');
+    if (lone && !strchr(text, '\n'))
+        return FAIL(ERR_FORMAT, "'%s' ends its lines by CR alone: expected LF or CR LF (tr '\\r' '\\n')", path);
+    return OK;
 }
 
 /* Takes over `text`, which ends with a NUL. */

@@ -98,10 +98,15 @@ static Status label_read(Records *r, const Feature *found, int64_t *label)
 {
     int64_t other;
     int labels, others;
-    TRY(feature_ints(&r->example, feature_either(found, KEY_LABEL), label, 1, &labels));
+    const Feature *first = feature_either(found, KEY_LABEL);
+    TRY(feature_ints(&r->example, first, label, 1, &labels));
     if (labels != 1)
         return FAIL(ERR_FORMAT, "%s has %s: expected one integer image/class/label or label in its tf.Example",
-                    r->where, labels ? "several labels" : "no label");
+                    r->where,
+                    labels                          ? "several labels"
+                    : first->kind == FEATURE_BYTES  ? "bytes as its label"
+                    : first->kind == FEATURE_FLOATS ? "floats as its label"
+                                                    : "no label");
     TRY(feature_ints(&r->example, &found[KEY_LABEL_TFDS], &other, 1, &others));
     return others == 0 || (others == 1 && other == *label)
                ? OK
@@ -128,7 +133,8 @@ static Status record_take(Records *r, uint64_t at, uint64_t bytes, uint32_t crc)
     TRY(feature_text(e, feature_either(found, KEY_NAME), name));
     TRY(feature_text(e, &found[KEY_TEXT], text));
     if (!*name) snprintf(name, sizeof name, "record %" PRId64, r->number);
-    TRY(shard_add(r->list, r->where, at, bytes, label, crc, name));
+    const char *record = r->where + strlen(r->list->path) + strlen("'': ");
+    TRY(shard_add(r->list, record, at, bytes, label, crc, name));
     return *text ? shard_class(r->list, label, text) : OK;
 }
 
