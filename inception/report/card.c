@@ -187,10 +187,10 @@ static void scores_write(const Card *card)
         if (isfinite(best->test_loss)) fprintf(card->to, ", loss %.4g", best->test_loss);
         fputs(", on the images for evaluation.\n", card->to);
     } else if (card->row.kind != NOT_SCORED) {
-        fprintf(card->to, "Best %s of an epoch: %.5g. There was no evaluation of predictions.\n",
+        fprintf(card->to, "Best %s of an epoch: %.5g. No evaluation of predictions has a score.\n",
                 run_score_name(card->row.kind), card->row.score);
     } else {
-        fputs("The run has no score: no epoch has ended.\n", card->to);
+        fputs("The run has no score.\n", card->to);
     }
     classes_write(card);
 }

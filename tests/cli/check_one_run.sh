@@ -110,6 +110,12 @@ grep -qE '^guessing +[0-9.]+ % are right if all evaluation images are taken for 
 grep -qE '^expected +[0-9]+ seconds? of computation, by [1-5] steps of one tower here: [0-9.e-]+ s a step of all, without evaluations' out || complain "dry run: no time: $(cat out)"
 awk '/^expected/ { shown = $(2); for (i = 1; i < NF; i++) if ($(i + 1) == "s" && $(i + 2) == "a") step = $i; exit !(shown >= 8 * step && shown <= 8 * step + 1.01) }' out ||
     complain "dry run: 8 steps do not take so long: $(grep ^expected out)"
+# an evaluation that computes no numbers has no score, least of all 0 %
+ends 0 "the evaluation after step 2 has no score, as its loss is not finite" "${train[@]}" -b 5 --opt sgd --lr 1e6 --sched constant --max-steps 2 --experiment diverged
+[[ $(tail -n 1 runs/diverged/results.csv) == 1,2,*,nan,,,* ]] || complain "a score without numbers: $(cat runs/diverged/results.csv)"
+[ ! -e runs/diverged/best.safetensors ] || complain "best weights without a score"
+"$towers" runs runs/diverged >out 2>err && ! grep -q accuracy out || complain "runs: $(cat out err)"
+
 cp -r "$work/data" noted && touch noted/stray.txt # what a run says of its data and settings before it trains, it says without training
 "$towers" "${train[@]}" --data-path noted --epochs 2 --dry-run >out 2>err </dev/null && grep -q "stray.txt" err || complain "dry run: no notes: $(cat err)"
 "$towers" "${train[@]}" --data-path noted --epochs 2 --dry-run --quiet >out 2>err </dev/null && ! grep -q . err || complain "dry run --quiet: $(cat err)"

@@ -952,13 +952,20 @@ TEST_WITH(wrong_lines_are_refused, scratch_make, scratch_drop)
 
 TEST_WITH(wrong_neighbors_are_refused, scratch_make, scratch_drop)
 {
-    static const char *const others[][2] = {{"results.csv", "nonsense\n"},
-                                            {"confusion.csv", "1,2\n3\n"},
-                                            {"confusion.csv", "1,2\n"},
-                                            {"confusion.csv", "1,-2\n3,4\n"},
-                                            {"layers.jsonl", "{\"step\":1,\"layers\":{\"a\":[1]}}\n"},
-                                            {"generated.jsonl", "{\"kid\":1}\n"},
-                                            {"generated.jsonl", "{\"step\":1,\"kid\":1}\n"}};
+    static const char header[] =
+        "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds\n";
+    char beyond[2][256];
+    snprintf(beyond[0], sizeof *beyond, "%s1,1,0.5,0.5,0.5,1.5,,0.1,1,1\n", header);
+    snprintf(beyond[1], sizeof *beyond, "%s1,1,0.5,-0.5,0.5,0.5,,0.1,1,1\n", header);
+    const char *const others[][2] = {{"results.csv", beyond[0]},
+                                     {"results.csv", beyond[1]},
+                                     {"results.csv", "nonsense\n"},
+                                     {"confusion.csv", "1,2\n3\n"},
+                                     {"confusion.csv", "1,2\n"},
+                                     {"confusion.csv", "1,-2\n3,4\n"},
+                                     {"layers.jsonl", "{\"step\":1,\"layers\":{\"a\":[1]}}\n"},
+                                     {"generated.jsonl", "{\"kid\":1}\n"},
+                                     {"generated.jsonl", "{\"step\":1,\"kid\":1}\n"}};
     steps_write(3);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         Run *run;

@@ -44,6 +44,8 @@ void epoch_text(const EpochRecord *epoch, const char *loss, char text[EPOCH_TEXT
     if (!is_absent(epoch->train_top1)) text_add(&t, ", %s: %.3f", train, 100 * epoch->train_top1);
     if (!is_absent(epoch->test_top1))
         text_add(&t, ", Test Loss: %.5f, Test %s: %.2f", epoch->test_loss, test, 100 * epoch->test_top1);
+    else if (!is_absent(epoch->test_loss))
+        text_add(&t, ", Test Loss: %.5f", epoch->test_loss);
     if (!is_absent(epoch->kid)) text_add(&t, ", KID: %.5f", epoch->kid);
     text_add(&t, "  (%.1f s, %.0f img/s)", epoch->seconds, epoch->images_per_sec);
 }

@@ -60,6 +60,9 @@ static Status epoch_add(Run *run, const RunLines *lines, const char *line)
     if (more) return LINE_FAIL(lines, "more than %d columns", 2 + EPOCH_COLUMNS);
     if (!(place[0] >= 0 && place[0] < 1e15 && place[1] >= 0 && place[1] < 1e15))
         return LINE_FAIL(lines, "epoch or step out of range");
+    const Number shares[] = {epoch.train_top1, epoch.test_top1, epoch.test_top5};
+    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++)
+        if (shares[i] < 0 || shares[i] > 1) return LINE_FAIL(lines, "a share of %g: expected 0 to 1", shares[i]);
     epoch.epoch = (int64_t)place[0];
     epoch.step = (int64_t)place[1];
     epoch.multi_label = run->multi_label;

@@ -87,7 +87,15 @@ static void evaluation_fill(const TowerProcess *p, const EvalResult *test, Epoch
     double count = (double)test->count;
     if (!test->count) return;
     rec->test_loss = test->loss;
-    rec->test_top1 = test->multi_label ? test->mean_precision : (double)test->correct[0] / count;
+    if (!isfinite(test->loss)) { /* no answer was computed, so that none was right or wrong */
+        if (is_root(&p->place))
+            ledger_note(p->ledger,
+                        "the evaluation after step %" PRId64 " has no score, as its loss is not finite (%g): these are "
+                        "not the best weights; try a lower --lr",
+                        p->run.step, test->loss);
+        return;
+    }
+    rec->test_top1 = eval_score(test);
     if (top5_says(p->job)) rec->test_top5 = (double)test->correct[!test->multi_label] / count;
 }
 
