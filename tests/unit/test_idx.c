@@ -177,7 +177,8 @@ TEST(test_several_gzip_streams)
         Idx idx;
         Content first = zipped(b.data, cut), rest = zipped(b.data + cut, b.size - cut);
         put(&first, rest.data, rest.size);
-        if (idx_parse("two", first.data, first.size, IDX_IMAGES, &idx) != OK) fail_msg("cut at %zu: %s", cut, status_message());
+        if (idx_parse("two", first.data, first.size, IDX_IMAGES, &idx) != OK)
+            fail_msg("cut at %zu: %s", cut, status_message());
         assert_memory_equal(idx.data, b.data + 16, 8);
         idx_free(&idx);
         first.size--;
