@@ -59,7 +59,9 @@ error_log error.log;
 events { }
 http {
     log_format asked escape=none '\$server_protocol \$ssl_protocol \$request_method \$uri \$status range:\$http_range if:\$http_if_range';
+    log_format met '\$connection \$request_method \$uri';
     access_log requests asked;
+    access_log connections met;
     client_body_temp_path temp/body; proxy_temp_path temp/proxy; fastcgi_temp_path temp/fastcgi; uwsgi_temp_path temp/uwsgi; scgi_temp_path temp/scgi;
     map \$http_range \$pace { default 0; "" 2k; }
     root $work/sets;
@@ -118,6 +120,15 @@ same one_at_a_time
 "$towers" data index sets/tar >"$out" 2>"$err" || complain "data index: $(cat "$err")"
 house train while_it_comes --data-path "$base/$tars" --cache-dir streamed || complain "with an index: $(tail -n 3 while_it_comes.err)"
 same while_it_comes
+# shards that come while they are read use connections again: no more of them than threads
+mkdir sets/many
+for ((shard = 0; shard < 24; shard++)); do cp "sets/tar/set-train-00000$((shard % 6)).tar" "sets/many/$(printf 'train-%06d.tar' $shard)"; done
+cp "sets/$one" sets/many/val-000000.tar && cp sets/tar/classes.txt sets/many
+"$towers" data index sets/many >"$out" 2>"$err" || complain "data index: $(cat "$err")"
+: >connections
+house train many --processes 1 --shuffle-window 0 --data-path "$base/many/{train-{000000..000023},val-000000}.tar" --cache-dir many || complain "many shards: $(tail -n 3 many.err)"
+gets=$(grep -c ' GET .*\.tar$' connections) by=$(grep ' GET .*\.tar$' connections | cut -d ' ' -f 1 | sort -u | wc -l)
+((gets > 16 && by <= 8)) || complain "$gets shards come by $by connections; expected at most 8"
 : >requests
 train warm --data-path "$base/$tars" || complain "a warm cache: $(tail -n 3 warm.err)"
 same warm

@@ -59,11 +59,14 @@ wait_until grep -q '^/gated/tar/set-train' requests
 [[ ! -s runs/early/first-batch.csv ]] || complain "steps before the first shard is here"
 first=$(grep -o 'set-train-[0-9]*.tar' runs/local/first-batch.csv | grep -o 'set-train.*' | sort -u)
 [[ $(wc -l <<<"$first") == 1 ]] || complain "the first step needs other shards than one: $first"
+echo released >>requests
 rm "requests.gates/$first"
 wait_until test -s runs/early/first-batch.csv
 [[ $(cached early) == 1 ]] || complain "the first steps waited for $(cached early) shards"
 rm requests.gates/*
 wait "$run" || complain "a run that begins early: $(tail -n 3 early.err)"
+others=$(sed '/^released$/,$d' requests | grep '^/gated/tar/.*\.tar ' | grep -v "/$first ")
+[[ -z $others ]] || complain "while the first window comes, so do others, which take their share of the network: $others"
 train late --data-path sets/tar -b 8 --max-steps 20 || complain "local shards, 20 steps: $(cat late.err)"
 same early late
 grep -q "7 of them, .* MB, come while they are read" early.out early.err || complain "nothing is said of what comes later: $(cat early.out early.err)"

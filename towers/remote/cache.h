@@ -23,6 +23,7 @@ typedef struct CacheConfig {
     bool shared;  /* processes that belong together bring the same objects: it is not said that one waits for another */
     bool offline; /* ERR_ARG says what would be downloaded */
     TransportConfig patience;
+    Transport *transport; /* borrowed: its connections are used again; NULL: each call makes its own, by `patience` */
     const _Atomic bool *stop;                                 /* NULL, or: ends the call with ERR_IO when it is true */
     void (*progress)(void *context, const CacheState *state); /* NULL is fine */
     void (*again)(void *context, const char *line);           /* as in TransferWatch */

@@ -307,7 +307,8 @@ static void state_fill(const CachedObjects *list, CacheState *state)
 
 static Status bring(Bring *b)
 {
-    TRY(transport_create(&b->config->patience, &b->transport));
+    b->transport = b->config->transport;
+    if (!b->transport) TRY(transport_create(&b->config->patience, &b->transport));
     TRY(questions_ask(b));
     state_fill(b->list, b->state);
     TRY(space_check(b));
@@ -358,7 +359,10 @@ Status cache_bring(const CacheConfig *config, CachedObjects *list, CacheState *s
     Status st = bring(b);
     if (st == OK) st = denied_write(config, list);
     if (st == OK) st = partials_abandoned_remove(config, list);
-    transport_destroy(b->transport);
+    if (config->transport)
+        transport_abandon(config->transport);
+    else
+        transport_destroy(b->transport);
     for (int i = 0; i < SLOTS; i++)
         if (b->slot[i].object && !b->slot[i].t.head) close(b->slot[i].t.fd);
     free(b);

@@ -28,6 +28,7 @@ typedef struct Coming {
     int64_t crowded_ns; /* since when a reader waits and there is no room; 0: there was */
     int64_t look_ns;    /* no thread looks for its room again before: others that readers wait for may fit meanwhile */
     int holds;          /* of readers that need it in their windows */
+    int window;         /* of RemoteFetch.windows, when it was wanted */
     Status status;
     char *why;        /* owned: of a failure, else NULL */
     struct stat seen; /* the file that a thread of this process has compared with the stand-in */
@@ -57,6 +58,8 @@ struct RemoteFetch {
     int threads, resting;  /* how many; those of them that bring what nobody has wanted */
     bool full_said;        /* that the disk is full */
     int64_t crowded_until; /* ns: nothing is read ahead before, as there was no room */
+    int windows;           /* that readers have begun to want */
+    bool begun;            /* the first of them is here, or cannot come */
     int64_t later;         /* priorities given out to what is read ahead */
     int64_t urgent;        /* likewise, to what readers wait for */
 };
@@ -70,17 +73,30 @@ static Coming *coming_find(const ShardFetch *door, const char *path, RemoteFetch
 
 /* ---- the threads */
 
+/* With the lock held: whether the first step may still wait for shards of the first window. Nothing else comes meanwhile, which would take
+ * its share of the network. Readers that take samples of all shards have no windows. */
+static bool is_first_window(RemoteFetch *f)
+{
+    if (f->begun || !f->windows) return false;
+    for (int i = 0; i < f->count; i++) {
+        const Coming *c = &f->coming[i];
+        if (c->window <= 1 && (c->state == WANTED || c->state == COMING)) return true;
+    }
+    f->begun = f->windows > 1;
+    return false;
+}
+
 /* With the lock held: what is wanted first, or, with nothing wanted, any that is not here, for which most threads are kept free. */
 static Coming *next_of(RemoteFetch *f)
 {
     Coming *first = NULL;
     int64_t now = clock_ns();
-    bool crowded = now < f->crowded_until;
+    bool crowded = now < f->crowded_until, alone = is_first_window(f);
     for (int i = 0; i < f->count; i++) {
         Coming *c = &f->coming[i];
-        bool due = c->state == WANTED && (c->priority < 0 ? now >= c->look_ns : !crowded);
+        bool due = c->state == WANTED && (c->priority < 0 ? now >= c->look_ns : !crowded && !(alone && c->window > 1));
         if (due && (!first || first->state == AWAY || c->priority < first->priority)) first = c;
-        if (c->state == AWAY && f->rest && f->resting < REST_THREADS && !first) first = c;
+        if (c->state == AWAY && f->rest && !alone && f->resting < REST_THREADS && !first) first = c;
     }
     return first;
 }
@@ -164,14 +180,18 @@ static Status room_find(RemoteFetch *f, const Coming *c, bool urgent, Room *room
     return OK;
 }
 
-static Status object_bring(RemoteFetch *f, const CachedObject *o)
+/* `transport`: of the thread, so that one shard comes by the connection of another. */
+static Status object_bring(RemoteFetch *f, const CachedObject *o, Transport **transport)
 {
     CachedObjects one = {0};
     CacheState state = {0};
+    if (!*transport) TRY(transport_create(&f->config.patience, transport));
+    CacheConfig config = f->config;
+    config.transport = *transport;
     Status st = cached_objects_add(&one, o->address, false);
     if (st == OK) {
         one.object->was = o;
-        st = cache_bring(&f->config, &one, &state);
+        st = cache_bring(&config, &one, &state);
     }
     atomic_fetch_add(&f->traffic->bytes, state.came);
     atomic_fetch_add(&f->traffic->retries, state.retries);
@@ -179,12 +199,12 @@ static Status object_bring(RemoteFetch *f, const CachedObject *o)
     return st;
 }
 
-static Status shard_bring(RemoteFetch *f, Coming *c)
+static Status shard_bring(RemoteFetch *f, Coming *c, Transport **transport)
 {
     bool here;
     TRY(here_check(f, c, false, &here));
     for (int i = 1; !here && i <= COMPARISONS; i++) {
-        TRY(object_bring(f, c->object));
+        TRY(object_bring(f, c->object, transport));
         TRY(here_check(f, c, i == COMPARISONS, &here));
     }
     room_touch(&f->config, c->object); /* who waits for it has not opened it yet */
@@ -232,6 +252,7 @@ static void no_room(RemoteFetch *f, Coming *c, Room room)
 static void *thread_main(void *context)
 {
     RemoteFetch *f = context;
+    Transport *transport = NULL;
     pthread_mutex_lock(&f->lock);
     while (!atomic_load(&f->stop)) {
         Room room;
@@ -245,7 +266,7 @@ static void *thread_main(void *context)
         c->state = COMING;
         pthread_mutex_unlock(&f->lock);
         Status st = room_find(f, c, urgent, &room);
-        if (st == OK && room == ROOM_MADE) st = shard_bring(f, c);
+        if (st == OK && room == ROOM_MADE) st = shard_bring(f, c, &transport);
         pthread_mutex_lock(&f->lock);
         f->resting -= rests;
         if (st == OK && room != ROOM_MADE) {
@@ -260,6 +281,7 @@ static void *thread_main(void *context)
         pthread_cond_broadcast(&f->came);
     }
     pthread_mutex_unlock(&f->lock);
+    transport_destroy(transport);
     return NULL;
 }
 
@@ -270,7 +292,8 @@ static void queue_init(RemoteFetch *f)
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->work, NULL);
     pthread_cond_init(&f->came, NULL);
-    f->threads = f->resting = 0;
+    f->threads = f->resting = f->windows = 0;
+    f->begun = false;
     for (int i = 0; i < f->count; i++) f->coming[i] = (Coming){.object = f->coming[i].object};
 }
 
@@ -314,6 +337,7 @@ static void shard_want(RemoteFetch *f, Coming *c, bool reader)
     }
     c->priority = reader ? INT64_MIN + f->urgent++ : f->later++;
     c->crowded_ns = c->look_ns = 0;
+    c->window = f->windows;
     c->state = WANTED;
     pthread_cond_signal(&f->work);
 }
@@ -387,6 +411,15 @@ static bool fetch_want(const ShardFetch *door, const char *path, char file[PATH_
     if (c->state == AWAY || c->state == HERE) shard_want(f, c, false);
     pthread_mutex_unlock(&f->lock);
     return false;
+}
+
+static void fetch_window(const ShardFetch *door)
+{
+    RemoteFetch *f = (RemoteFetch *)(uintptr_t)door;
+    queue_take(f);
+    pthread_mutex_lock(&f->lock);
+    f->windows++;
+    pthread_mutex_unlock(&f->lock);
 }
 
 static void holds_change(const ShardFetch *door, const char *path, int by)
@@ -467,7 +500,8 @@ Status remote_fetch_create(const CacheConfig *config, bool rest, RemoteSet *set,
     f->config.progress = NULL;
     f->config.shared = true;
     f->rest = rest;
-    f->door = (ShardFetch){fetch_bring, fetch_want, fetch_hold, fetch_leave, fetch_is_here, fetch_traffic};
+    f->door =
+        (ShardFetch){fetch_bring, fetch_want, fetch_window, fetch_hold, fetch_leave, fetch_is_here, fetch_traffic};
     if (f->traffic) *f->traffic = (Traffic){.bytes = set->state.came, .retries = set->state.retries};
     f->objects = set->objects;
     set->objects = (CachedObjects){0};

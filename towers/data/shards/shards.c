@@ -219,6 +219,7 @@ static void shards_hint_window(const Source *source)
     if (!s->fetch) return;
     pthread_mutex_lock(s->lock);
     s->window++;
+    s->fetch->window(s->fetch);
     for (int i = 0; i < s->base.info.shards; i++) {
         uint32_t number = s->index.samples[s->first[i]].file;
         if (!s->wanted_in[number] || s->wanted_in[number] >= s->window - 1) continue;
