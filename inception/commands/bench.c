@@ -153,7 +153,8 @@ static json_t *phases_json(const Timing *timing)
     return all;
 }
 
-static Status json_print(const Timing *timing, const Speed *speed)
+/* Takes `profile`, which may be NULL. */
+static Status json_print(const Timing *timing, const Speed *speed, json_t *profile)
 {
     const TrainJob *job = timing->job;
     json_t *root = speed_json(job, speed, timing->count, "data", source_info(job->train)->name);
@@ -162,6 +163,7 @@ static Status json_print(const Timing *timing, const Speed *speed)
     if (watts > 0)
         json_object_update_new(root, json_pack("{s:f, s:f}", "watts", watts, "images_per_joule", speed->mean / watts));
     if (job->program.model->phases) json_object_set_new(root, "phases", phases_json(timing));
+    if (profile) json_object_set_new(root, "profile", profile);
     return json_emit(root, JSON_COMPACT, stdout);
 }
 
@@ -217,8 +219,9 @@ static Status bench_run(const Options *o, JobFiles *files)
     TRY_OUT(st);
     Speed speed = speed_of(timing, ALL_PHASES);
     if (!o->json) total_print(timing, &speed);
-    if (o->profile) TRY_OUT(profile_run(files, false, o->json ? stderr : stdout));
-    if (o->json) TRY_OUT(json_print(timing, &speed));
+    json_t *profile = NULL;
+    if (o->profile) TRY_OUT(profile_run(files, false, o->json ? stderr : stdout, o->json ? &profile : NULL));
+    if (o->json) TRY_OUT(json_print(timing, &speed, profile));
 out:
     munmap(timing, timing->bytes);
     return st;

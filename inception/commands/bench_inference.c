@@ -133,14 +133,25 @@ static Speed speed_of(const TrainJob *job, const Passes *passes)
     return speed;
 }
 
-static Status speed_print(const Options *o, const TrainJob *job, const Speed *speed)
+/* As JSON, which all ops of a profile are a part of. */
+static Status json_print(const Options *o, const JobFiles *files, const Speed *speed)
 {
-    if (o->json) return json_emit(speed_json(job, speed, o->batches, "mode", "inference"), JSON_COMPACT, stdout);
+    json_t *profile = NULL;
+    if (o->profile) TRY(profile_run(files, true, stderr, &profile));
+    json_t *root = speed_json(&files->job, speed, o->batches, "mode", "inference");
+    if (profile) json_object_set_new(root, "profile", profile);
+    return json_emit(root, JSON_COMPACT, stdout);
+}
+
+static Status speed_print(const Options *o, const JobFiles *files, const Speed *speed)
+{
+    const TrainJob *job = &files->job;
+    if (o->json) return json_print(o, files, speed);
     printf("Mode:        inference\nBatch size:  %" PRId64 " global\nNum batches: %" PRId64 "\n",
            global_batch_of(&job->local_batches), o->batches);
     printf("total images/sec: %.2f +/- %.2f (jitter = %.2f)\n", speed->mean, speed->scatter.error,
            speed->scatter.jitter);
-    return OK;
+    return o->profile ? profile_run(files, true, stdout, NULL) : OK;
 }
 
 Status bench_inference_run(const Options *o, JobFiles *files)
@@ -159,8 +170,7 @@ Status bench_inference_run(const Options *o, JobFiles *files)
     passes->processes = job->processes;
     TRY_OUT(ranks_run(job, passes));
     Speed speed = speed_of(job, passes);
-    TRY_OUT(speed_print(o, job, &speed));
-    if (o->profile) TRY_OUT(profile_run(files, true, o->json ? stderr : stdout));
+    TRY_OUT(speed_print(o, files, &speed));
 out:
     munmap(passes, bytes);
     return st;

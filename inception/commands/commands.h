@@ -23,8 +23,9 @@ NODISCARD Status lr_auto(Options *options, JobFiles *files);
 NODISCARD Status scaling_run(const Options *options, JobFiles *files);
 NODISCARD Status bench_inference_run(const Options *options, JobFiles *files);
 /* bench --profile: runs one tower's program, of a step or of a forward pass in evaluation, several times in this process,
- * and prints the time of each op: by kind of op, and the slowest layers. The machine's peak rates are measured first. */
-NODISCARD Status profile_run(const JobFiles *files, bool inference, FILE *to);
+ * and prints the time of each op: by kind of op, and the slowest layers. The machine's peak rates are measured first. Receives all
+ * ops in `made`, unless that is NULL: owned by the caller. */
+NODISCARD Status profile_run(const JobFiles *files, bool inference, FILE *to, json_t **made);
 /* The kernel that computes a prepared op, and why others were passed over; its name is "-" if the op has one kernel or the
  * device does not name it. */
 KernelChoice kernel_chosen(Device *device, const OpCall *call);

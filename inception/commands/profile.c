@@ -3,6 +3,7 @@
 #include "inception/commands/commands.h"
 #include "inception/commands/speed.h"
 
+#include "towers/files/json.h"
 #include "towers/replica/replica.h"
 
 enum { TOP_LAYERS = 25, PEAK_SIDE = 2048, PEAK_SIDE_FAST = 8192, PEAK_ROUNDS = 12, COPY_BYTES = 128 << 20 };
@@ -261,6 +262,29 @@ static void passed_print(Device *device, const OpTime *times, int count, FILE *t
     }
 }
 
+/* Of all ops, which are more than the table shows. */
+static Status profile_json(Device *device, const OpTime *times, int count, const Peak *peak, json_t **made)
+{
+    double total = 0;
+    json_t *ops = json_array();
+    for (int i = 0; i < count; i++) {
+        const OpTime *t = &times[i];
+        KernelChoice choice = kernel_chosen(device, t->call);
+        json_t *op =
+            json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:f}", "layer", t->call->name, "op", op_name(t->call->kind),
+                      "output", shape_text(t->call->out[0].shape), "kernel", choice.name, "ms", t->ms, "gflop",
+                      t->gflop, "real_gflop", t->real_gflop, "gbytes", t->gbytes);
+        if (!op || json_array_append_new(ops, op) != 0) {
+            json_decref(ops);
+            return FAIL(ERR_MEMORY, "no memory for the times of %d ops as JSON", count);
+        }
+        total += t->ms;
+    }
+    *made =
+        json_pack("{s:f, s:f, s:f, s:o}", "ms", total, "peak_gflops", peak->gflops, "peak_gbs", peak->gbs, "ops", ops);
+    return *made ? OK : FAIL(ERR_MEMORY, "no memory for a profile as JSON");
+}
+
 static void profile_print(Device *device, OpTime *times, int count, const TrainJob *job, const Peak *peak, FILE *to)
 {
     double total = 0;
@@ -292,7 +316,7 @@ static void profile_print(Device *device, OpTime *times, int count, const TrainJ
                 "limits; -: no arithmetic or memory traffic, or operands that fit in a cache.\n");
 }
 
-Status profile_run(const JobFiles *files, bool inference, FILE *to)
+Status profile_run(const JobFiles *files, bool inference, FILE *to, json_t **made)
 {
     Status st = OK;
     const TrainJob *job = &files->job;
@@ -326,6 +350,7 @@ Status profile_run(const JobFiles *files, bool inference, FILE *to)
     /* The timed product may have been disturbed: raise the peak to the rate of the fastest op. */
     for (int i = 0; i < count; i++) peak.gflops = fmax(peak.gflops, times[i].real_gflop / times[i].ms * 1e3);
     profile_print(&replica->device, times, count, job, &peak, to);
+    if (made) TRY_OUT(profile_json(&replica->device, times, count, &peak, made));
 out:
     free(times);
     loader_destroy(loader);

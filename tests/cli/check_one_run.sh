@@ -99,6 +99,20 @@ ends 0 "effective GFLOP/s" bench inception_mini --device cpu -b 4 --batches 1 --
 grep -qE '^\| layer \| op \| output \| kernel \|' out && grep -q '^Kernels not used, and why:' out || complain "the profile names no kernels"
 awk -F'|' '/^\|/ && NF > 8 && $(NF - 1) + 0 > 100 { print; bad = 1 } END { exit bad }' out || complain "faster than the machine"
 grep -qE '^\| slice \| [0-9]+ \| [0-9.]+ \| [0-9.]+ \| - \| - \| - \| - \|$' out || complain "slices: $(grep '^| slice' out)"
+# as JSON there is every op, whose times are those of the table
+for more in "" --inference; do
+    "$towers" bench inception_mini --device cpu -b 4 --batches 1 --warmup-batches 0 --profile --json $more >out 2>err </dev/null || complain "profile as JSON: $(cat err)"
+    ! command -v python3 >/dev/null || python3 - out err <<'PY' || complain "profile as JSON $more: $(cut -c 1-300 out)"
+import json, re, sys
+profile = json.load(open(sys.argv[1]))["profile"]
+text = open(sys.argv[2]).read()
+ops, shown = profile["ops"], re.search(r": ([0-9.]+) ms in (\d+) ops; machine peak: (\d+) GFLOP/s", text)
+assert len(ops) == int(shown[2]) > 25 and abs(profile["ms"] - float(shown[1])) < 0.006 and abs(profile["peak_gflops"] - float(shown[3])) <= 0.5
+assert abs(sum(op["ms"] for op in ops) - profile["ms"]) < 1e-6 and all(op["ms"] > 0 for op in ops)
+for op in ops[:25]:  # slowest first, as in the table
+    assert f"| {op['layer']} | {op['op']} | {op['output']} | {op['kernel']} | {op['ms']:.3f} |" in text, op
+PY
+done
 if command -v script >/dev/null; then
     script -qec "'$towers' bench inception_mini --device cpu -b 4 --batches 1 --warmup-batches 0 --profile" /dev/null </dev/null >terminal
     grep -qE '^op +calls +ms +share % +effective GFLOP/s' terminal && ! grep -q '^|' terminal || complain "a terminal gets: $(head -20 terminal)"

@@ -1055,7 +1055,7 @@ OPTIONS = {  # what each keyword means
     'recompute': 'activation checkpointing: recompute activations in the backward pass to save memory',
     'share_storage': 'reuse memory between tensors that are never needed at the same time, and for slices and in-place results; turn off only to compare (default: on)',
     'graphs': 'GPU: launch each step as CUDA graphs (default: on)',
-    'profile': 'show the time of each kind of operation. Times are those of one tower in this process, beside the peak rates of the machine.',
+    'profile': 'show the time of each kind of operation. Times are those of one tower in this process, beside the peak rates of the machine. The table has the slowest layers; with --json, standard output has each operation, under profile.',
     'inference': 'time forward passes as towers eval and towers predict make them, not training steps. No labels, no gradients; batch norms use their averages.',
     'scaling': 'show the scaling efficiency of all towers compared with one, and where time is lost. One tower alone and all towers alternate, so that other load on the machine meets both.',
     'recipe': 'published training settings (see towers info). Options that you give override it; --print-config shows which value comes from where. A name with a slash or a dot is a file of your own. Without it, a set of at most 50,000 training pictures gets photos, or finetune with --pretrained, unless --opt is given.',
