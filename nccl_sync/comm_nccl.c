@@ -9,7 +9,7 @@
  * about two buffers of the gradients' size where there is a tower on each rank.
  * A single rank has nothing to reduce: no communicator is created, and its towers are added in order. The sums are in
  * comm_nccl_sum.c.
- * Barrier, small broadcasts, the unique ids and the flag that a peer has left use the processes' shared memory; between
+ * Barrier, small broadcasts and those before the first sum, the unique ids and the flag that a peer has left use the processes' shared memory; between
  * hosts messages over MPI, or over TCP where no MPI has started them.
  *
  * No call blocks inside the library: communicators are nonblocking, results are polled, and the wait ends if a peer has
@@ -55,11 +55,17 @@ static Status piece_broadcast(Comm *comm, NcclComm *c, char *piece, size_t bytes
 }
 
 /* What is small goes by the processors, at once; what is large by NCCL, whose rings and trees do not send everything
- * through the first host. */
+ * through the first host. Before the first sum, which the self-test compares, GPUs may not reach each other, or change what they pass on:
+ * until then nothing else goes between them. */
+static bool by_processors(const NcclComm *c, size_t bytes)
+{
+    return !c->nccl || bytes < RELAY_MIN || !c->summed;
+}
+
 static Status nccl_broadcast(Comm *comm, void *buf, size_t bytes, int root)
 {
     NcclComm *c = comm->impl;
-    if (!c->nccl || bytes < RELAY_MIN) return comm_broadcast(c->control, buf, bytes, root);
+    if (by_processors(c, bytes)) return comm_broadcast(c->control, buf, bytes, root);
     if (c->left) return nccl_fail_left(comm);
     for (size_t done = 0; done < bytes; done += COMM_RELAY_BYTES) {
         size_t left = bytes - done;
@@ -72,7 +78,7 @@ static Status nccl_gather(Comm *comm, const void *mine, size_t bytes, void *all,
 {
     NcclComm *c = comm->impl;
     if (!everywhere) return comm_gather_root(c->control, mine, bytes, all);
-    if (!c->nccl || bytes < RELAY_MIN) return comm_gather(c->control, mine, bytes, all);
+    if (by_processors(c, bytes)) return comm_gather(c->control, mine, bytes, all);
     memcpy((char *)all + (size_t)comm->config.place.rank * bytes, mine, bytes);
     for (int r = 0; r < comm->config.place.ranks; r++)
         TRY(nccl_broadcast(comm, (char *)all + (size_t)r * bytes, bytes, r));

@@ -47,6 +47,7 @@ typedef struct NcclComm {
     ncclComm_t nccl;    /* owned; NULL before it is created and after its abort */
     bool left;          /* after an error: no more calls until the communicator is aborted */
     bool first_begun;   /* `first` is recorded */
+    bool summed;        /* a sum has come to the host: the GPUs reach each other. Alike on all ranks */
     cudaStream_t stream;
     cudaEvent_t first;   /* owned: the end of the first collective */
     cudaEvent_t done;    /* owned: the end of the last collective */

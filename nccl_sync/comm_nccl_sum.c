@@ -158,5 +158,6 @@ Status nccl_allreduce_end(Comm *comm, size_t first, float *to, size_t count)
     TRY(range_finish(comm, c, &range, on_host ? range.at : to));
     if (!on_host) return OK;
     TRY(backend->download(c->device, to, range.at, count * sizeof *to));
+    c->summed = true;
     return backend->finish(c->device, STREAM_COMPUTE);
 }

@@ -75,5 +75,11 @@ for tower in 0 1 2; do
     grep -qF 'cannot write the report' "$work/err" && complain "take$tower: a report of no step: $(cat "$work/err")"
 done
 TOWERS_FAULT="bitflip:tower=1,step=0" ended 0 "" no-self-test --no-self-test
+for flag in --self-test --no-self-test; do # what is timed adds the same sums
+    TOWERS_FAULT="bitflip:tower=1,step=0" timeout -s KILL 120 "$towers" bench fashion_cnn --towers 3 --processes 3 --threads 1 --batch-size 4 --batches 2 \
+        --warmup-batches 0 --device cpu $flag >"$work/out" 2>"$work/err" </dev/null
+    [[ $? == $([[ $flag == --self-test ]] && echo 5 || echo 0) ]] || complain "bench $flag: $(tail -3 "$work/out" "$work/err")"
+    [[ $flag == --no-self-test ]] || grep -qF "self-test of the sum over the towers: values sent by tower 1 arrive changed everywhere" "$work/err" || complain "bench: $(cat "$work/err")"
+done
 
 check_end "replicas are equal, or told apart"

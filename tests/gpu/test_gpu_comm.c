@@ -258,6 +258,32 @@ TEST_WITH(test_sums_of_several_hosts, fake_as_new, NULL)
     }
 }
 
+/* A sum that comes to the host, as the self-test takes it. */
+static Status first_sum(Comm *comm)
+{
+    const CommConfig *config = comm_config(comm);
+    float extras[EXTRAS] = {1}, sum[EXTRAS];
+    for (int t = config->place.first_tower; t < config->place.first_tower + config->place.local_towers; t++)
+        TRY(comm_allreduce_begin(comm, t, COUNT, extras, EXTRAS));
+    TRY(comm_allreduce_end(comm, COUNT, sum, EXTRAS));
+    return sum[0] == (float)config->towers ? OK : FAIL(ERR_INTERNAL, "the sum is %g", (double)sum[0]);
+}
+
+/* What is large goes by the processors, too, until a sum has shown that the GPUs reach each other. */
+static Status large_before_a_sum(Comm *comm, unsigned char *bytes, unsigned char *all, size_t n)
+{
+    int rank = comm_config(comm)->place.rank;
+    fake_gpu_counts_clear();
+    for (size_t k = 0; k < n; k++) bytes[k] = rank == RANKS - 1 ? (unsigned char)(k * 31) : 99;
+    TRY(comm_broadcast(comm, bytes, n, RANKS - 1));
+    for (size_t k = 0; k < n; k++)
+        if (bytes[k] != (unsigned char)(k * 31)) return FAIL(ERR_INTERNAL, "before a sum: byte %zu", k);
+    TRY(comm_gather(comm, bytes, n, all));
+    for (size_t k = 0; k < RANKS * n; k++)
+        if (all[k] != (unsigned char)(k % n * 31)) return FAIL(ERR_INTERNAL, "gather before a sum: byte %zu", k);
+    return fake_gpu_count("ncclBroadcast") == 0 ? OK : FAIL(ERR_INTERNAL, "by NCCL before a sum");
+}
+
 /* Broadcasts and gathers: NCCL makes the large ones, so that they do not all pass the first host. */
 static Status large_and_small(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
 {
@@ -266,6 +292,8 @@ static Status large_and_small(Comm *comm, Device *device, float *grads, int rank
     unsigned char *bytes = malloc(LARGE), *all = malloc((size_t)RANKS * PART);
     (void)device, (void)grads, (void)seen;
     if (!bytes || !all) TRY_OUT(FAIL(ERR_MEMORY, "no memory"));
+    TRY_OUT(large_before_a_sum(comm, bytes, all, PART));
+    TRY_OUT(first_sum(comm));
     fake_gpu_counts_clear();
     for (int i = 0; i < 4; i++) {
         int root = i % 2 ? RANKS - 1 : 0;
@@ -309,6 +337,7 @@ static Status two_roots(Comm *comm, Device *device, float *grads, int rank, Seen
     unsigned char bytes[COMM_RELAY_BYTES / 2];
     (void)device, (void)grads, (void)seen;
     memset(bytes, 7, sizeof bytes);
+    TRY(first_sum(comm));
     TRY(comm_broadcast(comm, bytes, sizeof bytes, rank % 2));
     for (size_t k = 0; rank > 1 && k < sizeof bytes; k++)
         if (bytes[k] != 0xff) return FAIL(ERR_INTERNAL, "byte %zu came from one of two roots", k);

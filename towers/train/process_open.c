@@ -94,6 +94,14 @@ static Status replica_join(TowerProcess *p, CommShared *shared)
     return comm_register(p->comm, &p->replica->grad_memory, p->replica->layout->trained_elements * sizeof(float));
 }
 
+/* What towers add up, of which nothing else uses the way between them before it is tested. */
+static Status sums_open(TowerProcess *p)
+{
+    TRY(buckets_open(p));
+    TRY(norm_sync_open(p));
+    return p->job->self_test ? selftest_run(p) : OK;
+}
+
 /* ---- data */
 
 static Status loader_open(TowerProcess *p)
@@ -240,9 +248,7 @@ Status process_open(TowerProcess *p, CommShared *shared)
     if (run_hooks) run_hooks->activity(p->place.first_tower, 1, ACTIVITY_START);
     TRY(replica_join(p, shared));
     if (run_hooks) TRY(run_hooks->opened(p->replica->train, p->replica->train_count));
-    TRY(buckets_open(p));
-    TRY(norm_sync_open(p));
-    if (p->job->self_test) TRY(selftest_run(p));
+    TRY(sums_open(p));
     if (p->job->initial_weights) TRY(snapshot_load_weights(p, p->job->initial_weights));
     TRY(snapshot_restore(p, &restored));
     if (p->run.step > p->total_steps)
@@ -282,8 +288,7 @@ Status process_open_timed(TowerProcess *p, CommShared *shared)
     p->steps_per_epoch = job_steps_per_epoch(p->job);
     p->total_steps = job_total_steps(p->job);
     TRY(replica_join(p, shared));
-    TRY(buckets_open(p));
-    TRY(norm_sync_open(p));
+    TRY(sums_open(p));
     if (p->job->initial_weights) TRY(snapshot_load_weights(p, p->job->initial_weights));
     TRY(steps_open(p));
     return loader_open(p);
