@@ -1,11 +1,25 @@
 #!/usr/bin/env bash
 # Collect what a bare GPU machine needs to build and check Towers offline: headers and static libraries of the small C libraries,
 # cmocka, the generated protocol code, and Fashion-MNIST, into third_party/bundle (about 45 MB, not in git).
-# usage: scripts/gpu_bundle.sh [FOLDER]      (on a Debian or Ubuntu machine where scripts/setup.sh test has run)
+# usage: scripts/gpu_bundle.sh [--few] [--nccl LIBRARY [--gpu N]] [FOLDER]   (on a Debian or Ubuntu machine where scripts/setup.sh test has run)
+#   --few           2,048 images to train on instead of all, 27 MB less: enough for part nccl, too few for parts model, resume and scale
+#   --nccl LIBRARY  a libnccl.so.2 of NCCL 2.30 or newer, with which part nccl tries ranks of one host, too; in it the code of other GPUs
+#                   than --gpu (default 90, of an H200) is emptied: 30 MB instead of 250
 # Then copy the working tree with that folder to the machine and run scripts/gpu_check.sh there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-bundle=$(realpath -m "${1:-third_party/bundle}")
+few=no nccl='' gpu=90 folder=third_party/bundle
+while [ $# -gt 0 ]; do
+    case $1 in
+    --few) few=yes ;;
+    --nccl) nccl=$(realpath -e "${2:?--nccl needs a library}") && shift ;;
+    --gpu) gpu=${2:?--gpu needs a number} && shift ;;
+    -*) echo "gpu_bundle: unknown option '$1'" >&2; exit 2 ;;
+    *) folder=$1 ;;
+    esac
+    shift
+done
+bundle=$(realpath -m "$folder")
 rm -rf "$bundle"
 mkdir -p "$bundle"/{include,lib/pkgconfig,bin,proto,data}
 
@@ -132,5 +146,24 @@ for place in /usr/share/datasets/fashion-mnist /usr/local/share/datasets/fashion
     fi
 done
 [ -f "$bundle/data/train-images-idx3-ubyte.gz" ] || echo "gpu_bundle: Fashion-MNIST was not found; gpu_check.sh will not train on it" >&2
+if [ $few = yes ] && [ -f "$bundle/data/train-images-idx3-ubyte.gz" ]; then
+    python3 - "$bundle/data" <<'PY'
+import gzip, sys
+for split, most in (("train", 2048), ("t10k", 256)):
+    for name, head, each in (("images-idx3", 16, 784), ("labels-idx1", 8, 1)):
+        path = f"{sys.argv[1]}/{split}-{name}-ubyte.gz"
+        with gzip.open(path) as file:
+            data = file.read()
+        count = min(most, int.from_bytes(data[4:8], "big"))
+        with gzip.open(path, "wb") as file:
+            file.write(data[:4] + count.to_bytes(4, "big") + data[8 : head + count * each])
+PY
+fi
+if [ -n "$nccl" ]; then
+    mkdir "$bundle/nccl"
+    scripts/blank_fatbin.py "$nccl" "$bundle/nccl/libnccl.so.2" "$gpu" >/dev/null
+    strip "$bundle/nccl/libnccl.so.2" 2>/dev/null || true # its names are 50 MB, which no program needs
+    xz -T0 "$bundle/nccl/libnccl.so.2"
+fi
 git describe --always --dirty=+ --exclude='*' >"$bundle/commit" 2>/dev/null || rm "$bundle/commit" # what is measured there, where there may be no git
 du -sh "$bundle"

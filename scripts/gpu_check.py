@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """The parts of scripts/gpu_check.sh: run checks and measurements on a GPU and write the results as JSON.
 
-gpu_check.py --build DIR --data DIR --out DIR [--dry-run] PART...   runs parts (ops, model, bench, resume, compile, profile, scale, nccl)
-gpu_check.py torch --dtype D --batch N --mode M --steps N             one PyTorch measurement, JSON on standard output
-gpu_check.py whole --driver PROGRAM --side N --steps N TYPE...        one network against PyTorch in types, JSON on standard output
+gpu_check.py --build DIR --data DIR --out DIR [--dry-run] PART...      runs parts (PLAN)
+gpu_check.py torch --network N --dtype D --batch N --steps N [--ahead]  one PyTorch measurement, JSON on standard output
+gpu_check.py whole --driver PROGRAM --side N --steps N TYPE...         one network against PyTorch in types, JSON on standard output
+gpu_check.py loss --driver PROGRAM --dtype D                           its loss on ten batches, likewise
 
-A file is replaced as a whole after every result, so earlier results survive any failure. Every program has a time limit; if it is
+A part has steps, of which each says how many seconds it takes. A file is replaced as a whole after every result, so earlier results
+survive any failure, and a later call (--continue) goes on behind the last step that was finished. Every program has a time limit; if it is
 stopped, the part's file says so, and what it had printed counts. Every part has a time budget that fits one call on a machine that
 is available for ten minutes at a time; with --total, all of them together have one. The tables are made anew after each part.
 """
@@ -21,22 +23,38 @@ import signal
 import statistics
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 
 SCRIPTS = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(os.path.join(SCRIPTS, "parity"))  # fidelity
+sys.path += [os.path.join(SCRIPTS, "parity"), os.path.join(SCRIPTS, "measure")]  # fidelity; gpu_watch, gpu_counters, bench_torch
 
-BUDGETS = {"ops": 500, "model": 500, "bench": 540, "resume": 240, "compile": 540, "profile": 240, "scale": 540, "nccl": 300}  # seconds
-SHARES = {"model": 20, "bench": 33, "resume": 5, "ops": 11, "profile": 6, "scale": 4, "compile": 21, "nccl": 30}  # of --total
+import gpu_counters  # noqa: E402
+import gpu_watch  # noqa: E402
+
+# Seconds of each part on an H200, by the time that its programs took there or, where none did, by arithmetic: `took` in the results says
+# what they really take. With --total, a part begins what fits into its seconds and those that earlier parts have left; what is then left of
+# the whole goes to what was left out, in the same order. So what comes last here is cut first. A call of 560 s: 90 to build, 20 until the
+# first answer of the driver, then bench to counters (439). A second call of 150 s on the same machine need not build: 5 until the driver's
+# answer, models (75), batches (44), and what fits of loss and compile. PyTorch compiles its networks in the second half of part nccl, where
+# no time is taken.
+PLAN = {"bench": 47, "nccl": 240, "ops": 62, "profile": 20, "counters": 70, "models": 75, "batches": 44, "loss": 30, "compile": 65,
+        "resume": 60, "model": 330, "scale": 480}  # fmt: skip
+MOST = 540  # of a part alone: one call on a machine that is available for ten minutes at a time
 AMP = {"f32": [], "tf32": ["--amp", "--amp-dtype", "tf32"], "bf16": ["--amp", "--amp-dtype", "bf16"], "f16": ["--amp", "--amp-dtype", "fp16"]}
 HALF = {"f16": "float16", "bf16": "bfloat16"}  # PyTorch's names
 LAYOUTS = ("contiguous", "channels_last")  # of fidelity.pytorch_singles
 F32_STEP = 2.0**-23
 OVERHEAD_MIB = 1536  # memory of driver and libraries, not counted in memory.json
 STEPS = 150  # some seconds each: NVML measures power once a second
+TORCH_STEPS = 50
+WARM, COLD = 40, 130  # seconds of PyTorch for one network and batch, with and without what its compiler has in the cache
+# A program and its children end together; in the session of this script, so that whatever ends that session takes them along.
+GROUP = {"process_group": 0} if sys.version_info >= (3, 11) else {"start_new_session": True}
 LOST = re.compile(r"the device is lost after (\w+) in (\w+)")  # tests/unit/test_ops.c
 
 
@@ -61,7 +79,13 @@ class Part:
         self.args, self.name = args, name
         self.path = os.path.join(args.out, name + ".json")
         self.until = time.monotonic() + seconds
-        self.result = {"part": name, "device": args.device, "commit": args.commit, "started": time.strftime("%Y-%m-%d %H:%M:%S"), "seconds": round(seconds), "results": [], "problems": []}
+        self.step_now, self.cut, self.ran = None, False, None
+        self.result = {"part": name, "device": args.device, "commit": args.commit, "started": time.strftime("%Y-%m-%d %H:%M:%S"), "seconds": round(seconds), "results": [], "problems": [],
+                       "took": {}, "unfinished": {}, "left_out": []}
+        earlier = args.earlier.get(name)
+        if earlier:
+            kept = {key: earlier[key] for key in earlier if key not in ("seconds", "left_out", "complete")}
+            self.result.update(kept, continued=self.result["started"])
 
     def save(self):
         if self.args.dry_run:
@@ -70,14 +94,55 @@ class Part:
             json.dump(self.result, file, indent=1)
             file.write("\n")
         os.replace(self.path + ".new", self.path)
+        pack(self.args)
+
+    def step(self, key, seconds, work, *words):
+        """One thing to do, which takes so many seconds. What an earlier call has finished is not done again; what does not fit is left out,
+        so that a shorter one behind it is not. A step that time has cut off is begun again by the next call."""
+        if key in self.result["took"]:
+            return
+        self.result["left_out"] = [text for text in self.result["left_out"] if not text.startswith(key + ": ")]
+        left, begun = self.until - time.monotonic(), time.monotonic()
+        if self.args.dry_run:
+            print(f"  {key} ({seconds} s)", flush=True)
+        elif self.args.total and left < (seconds / 2 if self.args.last_turn else seconds):
+            self.leave_out(f"{key}: no time left for its {seconds} s")
+            return
+        self.step_now, self.cut = key, False
+        self.result["unfinished"].pop(key, None)
+        self.result["results"] = [row for row in self.result["results"] if row.get("step") != key]
+        try:
+            work(*words)
+        except Exception:  # what fails in one step is no reason to leave out the others
+            self.problem("the script itself failed: " + traceback.format_exc()[-1500:])
+        if not self.cut:
+            self.result["problems"] += self.result["unfinished"].pop(key, [])
+            self.result["took"][key] = round(time.monotonic() - begun, 1)
+        self.step_now = None
+        self.save()
+
+    def left_to_do(self, keys):
+        return [key for key in keys if key not in self.result["took"]]
+
+    def leave_out(self, text):
+        self.result["left_out"].append(text)
+        self.save()
 
     def add(self, row):
-        self.result["results"].append(row)
+        self.result["results"].append({**row, "step": self.step_now} if self.step_now else row)
         self.save()
         print("  " + ", ".join(f"{key} {value}" for key, value in row.items() if not isinstance(value, (list, dict)) and len(str(value)) < 80), flush=True)
 
+    def clock(self):
+        """Clocks, power and what slowed the GPU down, under the load of the last program."""
+        return self.args.watch.between(*self.ran) if self.args.watch and self.ran else {}
+
     def problem(self, text):
-        self.result["problems"].append(text)
+        """Of a step that is not finished, it counts until that begins again."""
+        if self.step_now:
+            self.result["unfinished"].setdefault(self.step_now, []).append(text)
+        elif text not in self.result["problems"]:
+            self.result["problems"].append(text)
         self.save()
         print("  PROBLEM: " + text, flush=True)
 
@@ -85,16 +150,18 @@ class Part:
         """Run a program and its children within the remaining time. Returns None if it did not start; if it was stopped, exit code
         124 and the output so far. A dry run only prints the command."""
         left = self.until - time.monotonic()
+        ends_first = limit is None or left < limit
         limit = min(limit or left, left)
         if self.args.dry_run:
             print("  would run: " + " ".join(command), flush=True)
             return None
         if limit < 2:
-            self.result.setdefault("left_out", []).append("no time left for: " + brief(command))
-            self.save()
+            self.cut = True
+            self.leave_out((self.step_now + ": " if self.step_now else "") + "no time left for: " + brief(command))
             return None
+        begun = time.monotonic()
         try:
-            child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True, env=env)
+            child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", env=env, **GROUP)
         except OSError as error:
             self.problem(f"{command[0]}: {error}")
             return None
@@ -109,11 +176,23 @@ class Part:
         if code is None:
             out, err = leftovers(child)
             code = 124
+            self.cut |= ends_first
+        self.ran = begun, time.monotonic()
         if code:
             lines = ((err or "").strip() or (out or "").strip()).splitlines()
             what = f"cut off after {limit:.0f} s" if code == 124 else f"exit {code}"
             self.problem(f"{what}: {brief(command)}: " + " | ".join(lines[-6:])[-1500:])
         return subprocess.CompletedProcess(command, code, out or "", err or "")
+
+
+def pack(args):
+    """All results in one file, for machines that give few files back."""
+    if not args.pack:
+        return
+    with tarfile.open(args.pack + ".new", "w") as tar:
+        for path in sorted(glob.glob(args.out + "/*.json") + glob.glob(args.out + "/*.txt") + glob.glob(args.out + "/*.md")):
+            tar.add(path, os.path.basename(path))
+    os.replace(args.pack + ".new", args.pack)
 
 
 def brief(command):
@@ -200,52 +279,72 @@ def op_rows(text):
                    "percent_of_allowed": int(share) if share.isdigit() else share, "unsupported": int(unsupported or 0)}
 
 
-def every_op(part, program, env):
+NEWEST = "conv_dw,conv,conv_dx,batchnorm,batchnorm_dx"  # ops whose kernels change most, which are tried first
+
+
+def every_op(part, program, env, ops=""):
     """All cases. A kernel that breaks the device (a bad address) fails the remaining cases of its process; they run again without it."""
     killers, known = [], {}
     for _ in range(6):
-        done = part.run([program], 75, dict(env, TOWERS_TEST_NOT=",".join(killers)))
+        done = part.run([program], 75, dict(env, TOWERS_TEST_NOT=",".join(killers), **({"TOWERS_TEST_OP": ops} if ops else {})))
         if not done:
             return
         for row in op_rows(done.stdout):
             known[row["dtype"], row["op"]] = row
         lost = LOST.search(done.stderr + done.stdout)
-        part.result["passed"] = "no" if killers else cleanliness(done)
+        part.result["passed"] = "no" if killers or part.result.get("passed") == "no" else cleanliness(done)
         if done.returncode:
             part.result.setdefault("logs", []).append((done.stdout + done.stderr)[-8000:])
         if not lost or lost.group(1) in killers:
             break
         killers.append(lost.group(1))
         part.problem(f"{lost.group(1)} in {lost.group(2)} breaks the device; the others go on without it")
+    part.result["results"] = [row for row in part.result["results"] if (row.get("dtype"), row.get("op")) not in known or "tool" in row]
     for row in known.values():
         part.add(row)
 
 
-def part_ops(part):
-    driver, tests = os.path.join(part.args.build, "tests", "gpu_driver"), os.path.join(part.args.build, "tests")
+def device_asked(part):
     for question in ("json", "memory"):
-        done = part.run([driver, question], 60)
+        done = part.run([os.path.join(part.args.build, "tests", "gpu_driver"), question], 60)
         if done and done.returncode == 0:
             part.result["cudnn_device" if question == "json" else "copy_bytes_per_second"] = json.loads(done.stdout)
             part.save()
+
+
+def sanitized(part, sanitizer, tool, what, command, env):
+    done = part.run([sanitizer, "--tool", tool, *command], 120, env)
+    if done:
+        part.add({"tool": tool, "op": what, "clean": cleanliness(done)})
+
+
+def part_ops(part):
+    """The newest kernels, then all; the memory checker's steps are the slowest, and last."""
+    tests = os.path.join(part.args.build, "tests")
     # The cases' many small shapes get a plan cache of their own.
     plain = dict(os.environ, XDG_CACHE_HOME=tempfile.mkdtemp(prefix="towers-ops-"), TOWERS_TEST_BACKEND="cuda")
-    every_op(part, os.path.join(tests, "test_ops"), plain)
     sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    for tool, op in (("memcheck", "conv_dw"), ("memcheck", "batchnorm_dx"), ("racecheck", "batchnorm"), ("racecheck", "conv_dw"), ("initcheck", "max_pool_dx")):
-        if not os.path.exists(sanitizer) and not part.args.dry_run:
-            part.problem("compute-sanitizer was not found")
-            break
-        done = part.run([sanitizer, "--tool", tool, "--error-exitcode", "9", os.path.join(tests, "test_ops")], 60, env=dict(plain, TOWERS_TEST_OP=op))
-        if done:
-            part.add({"tool": tool, "op": op, "clean": cleanliness(done)})
+    here = part.args.dry_run or os.path.exists(sanitizer)
+    cases, error = os.path.join(tests, "test_ops"), ["--error-exitcode", "9"]
+
+    def tried(tool, op, seconds):
+        if here:
+            part.step(f"{tool} {op}", seconds, sanitized, part, sanitizer, tool, op, [*error, cases], dict(plain, TOWERS_TEST_OP=op))
+
+    if not here:
+        part.problem("compute-sanitizer was not found")
+    part.step("newest cases", 25, every_op, part, cases, plain, NEWEST)
+    tried("memcheck", "conv_dw", 15)
+    tried("racecheck", "conv_dw", 20)
+    part.step("all cases", 75, every_op, part, cases, plain)
+    part.step("device", 6, device_asked, part)
+    for tool, op in (("memcheck", "batchnorm_dx"), ("racecheck", "batchnorm"), ("initcheck", "max_pool_dx")):
+        tried(tool, op, 20)
     # A whole step: input, all kinds of kernels, optimizer, copies. NCCL asks the driver for memory that it may be denied, and takes other.
-    step = [os.path.join(part.args.build, "towers"), "bench", "inception_mini", "--device", "cuda", "--towers", "1", "-b", "8", "--warmup-batches", "0",
-            "--batches", "2", "--deterministic"]
-    for tool in ("memcheck", "initcheck") if os.path.exists(sanitizer) or part.args.dry_run else ():
-        done = part.run([sanitizer, "--tool", tool, "--target-processes", "all", "--report-api-errors", "no", "--error-exitcode", "9", *step], 120, env=plain)
-        if done:
-            part.add({"tool": tool, "op": "a training step", "clean": cleanliness(done)})
+    step = ["--target-processes", "all", "--report-api-errors", "no", *error, os.path.join(part.args.build, "towers"), "bench", "inception_mini", "--device", "cuda", "--towers", "1", "-b", "8",
+            "--warmup-batches", "0", "--batches", "2", "--deterministic"]
+    for tool in ("memcheck", "initcheck") if here else ():
+        part.step(f"{tool} a training step", 40, sanitized, part, sanitizer, tool, "a training step", step, plain)
     shutil.rmtree(plain["XDG_CACHE_HOME"], ignore_errors=True)
     part.save()
 
@@ -253,18 +352,16 @@ def part_ops(part):
 # ---- model
 
 
-def whole_network(part, device="cuda"):
+def whole_network(part, side, steps):
     """inception_v3 against PyTorch: one step at full size with its auxiliary head, ten steps at 107x107."""
     driver = os.path.join(part.args.build, "tests", "fidelity_driver")
-    for side, steps in ((299, 1), (107, 10)):
-        done = part.run([sys.executable, os.path.abspath(__file__), "whole", "--driver", driver, "--device", device, "--side", str(side),
-                         "--steps", str(steps), *HALF, "tf32", "f32"], 150)
-        for line in done.stdout.splitlines() if done else ():
-            if line.startswith("{"):
-                row = json.loads(line)
-                part.add(row)
-                if not row["right"]:
-                    part.problem(f"{row['whole']}, {row['group']}: further from float64 than PyTorch")
+    done = part.run([sys.executable, os.path.abspath(__file__), "whole", "--driver", driver, "--device", "cuda", "--side", str(side), "--steps", str(steps), *HALF, "tf32", "f32"], 150)
+    for line in done.stdout.splitlines() if done else ():
+        if line.startswith("{"):
+            row = json.loads(line)
+            part.add(row)
+            if not row["right"]:
+                part.problem(f"{row['whole']}, {row['group']}: further from float64 than PyTorch")
 
 
 def layouts_wrong(groups, singles, double):
@@ -342,11 +439,12 @@ def part_model(part):
     kinds.append(("bf16, 2 towers on one GPU", ["--amp", "--towers", "2", "--processes", "1", "-b", "64"]))
     if not has_data(part):
         kinds = []
-    for kind in kinds[:1]:
-        mini_trains(part, *kind)
-    whole_network(part)
-    for kind in kinds[1:]:
-        mini_trains(part, *kind)
+    for name, more in kinds[:1]:
+        part.step(name, 15, mini_trains, part, name, more)
+    for side, steps in ((299, 1), (107, 10)):
+        part.step(f"inception_v3, {side}x{side}", 130, whole_network, part, side, steps)
+    for name, more in kinds[1:]:
+        part.step(name, 15, mini_trains, part, name, more)
 
 
 def mini_trains(part, name, more):
@@ -384,19 +482,23 @@ def part_resume(part):
     if not has_data(part):
         return
     for name, more in (("bf16", AMP["bf16"]), ("f32, deterministic", ["--deterministic"])):
-        runs = tempfile.mkdtemp(prefix="towers-runs-")
-        words = [os.path.join(part.args.build, "towers"), "train", "inception_mini", "--device", "cuda", "--towers", "1", "--data-path", part.args.data,
-                 "--epochs", "2", "-b", "128", *more]
-        whole, halted = os.path.join(runs, "whole"), os.path.join(runs, "halted")
-        ended = [ends_well(part, [*words, "--output-dir", whole], runs, "cache"), ends_well(part, [*words, "--output-dir", halted, "--stop-epoch", "1"], runs, "cache")]
-        run = glob.glob(halted + "/*") or ["auto"]
-        ended.append(ends_well(part, [*words, "--output-dir", halted, "--stop-epoch", "2", "--resume", run[0]], runs, "empty"))
-        if all(ended):
-            sums = [weights_sum(whole), weights_sum(halted)]
-            part.add({"resumed": name, "same_bits": "yes" if sums[0] == sums[1] else "no", "sums": sums})
-            if sums[0] != sums[1]:
-                part.problem(f"inception_mini in {name}: a resumed run has other weights than one that was not stopped")
-        shutil.rmtree(runs, ignore_errors=True)
+        part.step(name, 30, resumed, part, name, more)
+
+
+def resumed(part, name, more):
+    runs = tempfile.mkdtemp(prefix="towers-runs-")
+    words = [os.path.join(part.args.build, "towers"), "train", "inception_mini", "--device", "cuda", "--towers", "1", "--data-path", part.args.data,
+             "--epochs", "2", "-b", "128", *more]
+    whole, halted = os.path.join(runs, "whole"), os.path.join(runs, "halted")
+    ended = [ends_well(part, [*words, "--output-dir", whole], runs, "cache"), ends_well(part, [*words, "--output-dir", halted, "--stop-epoch", "1"], runs, "cache")]
+    run = glob.glob(halted + "/*") or ["auto"]
+    ended.append(ends_well(part, [*words, "--output-dir", halted, "--stop-epoch", "2", "--resume", run[0]], runs, "empty"))
+    if all(ended):
+        sums = [weights_sum(whole), weights_sum(halted)]
+        part.add({"resumed": name, "same_bits": "yes" if sums[0] == sums[1] else "no", "sums": sums})
+        if sums[0] != sums[1]:
+            part.problem(f"inception_mini in {name}: a resumed run has other weights than one that was not stopped")
+    shutil.rmtree(runs, ignore_errors=True)
 
 
 def ends_well(part, command, runs, cache):
@@ -414,18 +516,23 @@ def weights_sum(folder):
 # ---- bench
 
 
-def ours(part, dtype, batch, steps):
-    done = part.run([*bench_words(part, dtype, batch), "--warmup-batches", "8", "--batches", str(steps)], 120)
+def ours(part, dtype, batch, steps, network="inception_v3"):
+    done = part.run([*bench_words(part, dtype, batch, network=network), "--warmup-batches", "8", "--batches", str(steps)], 120)
     found = tail_json(done.stdout) if done else None
     if found:
-        part.add({"system": "towers", "type": dtype, "batch": batch, "images_per_second": round(found["images_per_sec"], 1),
+        part.add({**network_row(network), "system": "towers", "type": dtype, "batch": batch, "images_per_second": round(found["images_per_sec"], 1),
                   "jitter": round(found.get("jitter", 0), 1), "loss": found.get("last_average_loss"),
-                  **{key: round(found[key], 2) for key in ("watts", "images_per_joule") if key in found}})
+                  **{key: round(found[key], 2) for key in ("watts", "images_per_joule") if key in found}, **part.clock()})
     plans_keep(part)
 
 
-def bench_words(part, dtype, batch, towers=1):
-    return [os.path.join(part.args.build, "towers"), "bench", "inception_v3", "--device", "cuda", "--towers", str(towers), "-b", str(batch), "--opt", "momentum",
+def network_row(network):
+    """The parts about inception_v3 do not name it."""
+    return {} if network == "inception_v3" else {"network": network}
+
+
+def bench_words(part, dtype, batch, towers=1, network="inception_v3"):
+    return [os.path.join(part.args.build, "towers"), "bench", network, "--device", "cuda", "--towers", str(towers), "-b", str(batch), "--opt", "momentum",
             "--workers", "4", "--json", *AMP[dtype]]
 
 
@@ -441,6 +548,12 @@ def plans_warm(part, dtype, batch):
     if done:
         part.add({"plans": dtype, "batch": batch, "search_seconds": seconds, "found": cleanliness(done), "memory_mib": watch.most})
     plans_keep(part)
+
+
+def pair(part, dtype, batch, steps):
+    """Plans, then the speed."""
+    plans_warm(part, dtype, batch)
+    ours(part, dtype, batch, steps)
 
 
 def plans_restore(args):
@@ -467,65 +580,160 @@ def plans_keep(part):
             file.write("\n".join(texts))
 
 
-def theirs(part, dtype, batch, mode, steps):
-    done = part.run([sys.executable, os.path.abspath(__file__), "torch", "--dtype", dtype, "--batch", str(batch), "--mode", mode, "--steps", str(steps)], 300 if mode != "eager" else 120)
+def theirs(part, dtype, batch, steps, network="inception_v3"):
+    done = part.run(torch_words(network, dtype, batch, steps), 300)
     found = tail_json(done.stdout) if done else None
     if found:
-        part.add(found)
+        part.add({**network_row(network), **found, **part.clock()})
+        compiled_note(network, dtype, batch)
+
+
+def torch_words(network, dtype, batch, steps):
+    return [sys.executable, os.path.abspath(__file__), "torch", "--network", network, "--dtype", dtype, "--batch", str(batch), "--steps", str(steps)]
+
+
+def compiled_list():
+    """What PyTorch's compiler has in its cache, which lies beside the list."""
+    return os.path.join(os.environ["TORCHINDUCTOR_CACHE_DIR"], "compiled.txt")
+
+
+def compiled_note(network, dtype, batch):
+    os.makedirs(os.path.dirname(compiled_list()), exist_ok=True)
+    with open(compiled_list(), "a", encoding="utf-8") as file:
+        file.write(f"{network} {dtype} {batch}\n")
+
+
+def is_compiled(network, dtype, batch):
+    try:
+        with open(compiled_list(), encoding="utf-8") as file:
+            return f"{network} {dtype} {batch}\n" in file.readlines()
+    except OSError:
+        return False
+
+
+def theirs_step(part, key, dtype, batch, network="inception_v3"):
+    """PyTorch's compiler takes two minutes for what it has not compiled yet."""
+    part.step(key, WARM if is_compiled(network, dtype, batch) else COLD, theirs, part, dtype, batch, TORCH_STEPS, network)
+
+
+ALONE = {"convolutions alone": "conv,conv_dx,conv_dw", "batch norms alone": "batchnorm,batchnorm_dx,max_pool_norm,max_pool_norm_dx"}
+
+
+def alone(part, what, kinds, seconds=4):
+    """What clock and power the operations of these kinds have, which a step mixes."""
+    done = part.run([os.path.join(part.args.build, "tests", "ops_driver"), "model=inception_v3", "n=256", "compute=bf16", f"seconds={seconds}", f"kinds={kinds}"], 60)
+    found = tail_json(done.stdout) if done else None
+    if found:
+        part.add({"alone": what, "ops": found["ops"], "ms": found["ms"], **part.clock()})
 
 
 def part_bench(part):
-    """Towers and PyTorch alternately, so that a falling clock affects both; the most important rows first."""
-    for again in range(2):
-        for dtype in ("bf16", "f16"):
-            if not again:
-                plans_warm(part, dtype, 256)
-            ours(part, dtype, 256, STEPS)
-            theirs(part, dtype, 256, "eager", STEPS // 3)
-    for dtype, batch in (("tf32", 256), ("f32", 128), ("bf16", 128), ("bf16", 64)):
-        plans_warm(part, dtype, batch)
-        ours(part, dtype, batch, STEPS)
-        theirs(part, dtype, batch, "eager", STEPS // 3)
+    """inception_v3 by this program, and at which clock; then its convolutions and its batch norms apart."""
+    part.step("plans", 17, plans_warm, part, "bf16", 256)
+    part.step("bf16, batch 256", 12, ours, part, "bf16", 256, STEPS)
+    for what, kinds in ALONE.items():
+        part.step(what, 9, alone, part, what, kinds)
+
+
+def part_batches(part):
+    """Other batches and types of inception_v3."""
+    for batch in (512, 128, 64):
+        part.step(f"bf16, batch {batch}", 22, pair, part, "bf16", batch, STEPS)
+    for dtype, batch in (("tf32", 256), ("f32", 128)):
+        part.step(f"{dtype}, batch {batch}", 30, pair, part, dtype, batch, STEPS // 3)
 
 
 def part_compile(part):
-    """Towers and PyTorch's compiler, which takes two minutes, under the same clock."""
+    """Towers and PyTorch at its best, which is its compiler, under the same clock."""
     for dtype in ("bf16", "f16"):
-        plans_warm(part, dtype, 256)
-        ours(part, dtype, 256, STEPS)
-    for dtype in ("bf16", "f16"):  # last: its workers compile on for a while when it was cut off
-        theirs(part, dtype, 256, "compile", STEPS // 3)
+        part.step(f"towers, {dtype}", 20 if dtype == "bf16" else 25, pair, part, dtype, 256, STEPS)
+        theirs_step(part, f"PyTorch, {dtype}", dtype, 256)
+
+
+# ---- models
+
+MODELS = ("resnet50", "mobilenet_v3_large", "efficientnet_b0", "mobilenet_v3_small", "efficientnet_lite0", "resnet18")
+MODEL_STEPS = {"resnet50": 120}
+
+
+def part_models(part):
+    """ResNet-50, then small networks, in bf16 beside PyTorch's compiler: at the batch of our other tables and, as MLPerf's submissions of
+    ResNet-50 have it, at 400."""
+    for networks, batches in ((MODELS[:1], (256, 400)), (MODELS[1:], (256,)), (MODELS[1:], (400,))):
+        for network in networks:
+            for batch in batches:
+                part.step(f"{network}, towers, {batch}", 17, ours, part, "bf16", batch, MODEL_STEPS.get(network, 200), network)
+            for batch in batches:
+                theirs_step(part, f"{network}, PyTorch, {batch}", "bf16", batch, network)
+
+
+# ---- PyTorch
+
+
+class Ahead:
+    """PyTorch's compiler at work for later parts, at low priority, while no time is taken: what it compiles is in its cache then."""
+
+    WORK = (("resnet50", "bf16", 256), ("inception_v3", "bf16", 256), ("resnet50", "bf16", 400), ("inception_v3", "f16", 256))
+
+    def __init__(self, part):
+        self.part, self.child, self.over = part, None, threading.Event()
+        wanted = part.args.parts if not part.args.dry_run else ()
+        self.work = [work for work in self.WORK if ("compile" if work[0] == "inception_v3" else "models") in wanted and not is_compiled(*work)]
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        for network, dtype, batch in self.work:
+            command = ["nice", "-n", "10", *torch_words(network, dtype, batch, 1), "--ahead"]
+            with open(os.path.join(self.part.args.out, "ahead.log"), "a", encoding="utf-8") as log:
+                try:
+                    self.child = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, **GROUP)
+                except OSError:
+                    return
+                while self.child.poll() is None and not self.over.wait(0.2):
+                    pass
+                end_group(self.child.pid)
+                if self.child.wait() != 0 or self.over.is_set():
+                    return
+            compiled_note(network, dtype, batch)
+            print(f"  PyTorch has compiled {network} in {dtype} for {batch} images", flush=True)
+
+    def __enter__(self):
+        self.thread.start()
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
 
 
 def torch_main(args):
-    """One PyTorch measurement: torchvision's inception_v3 with auxiliary head, channels last, momentum SGD, data on the device."""
+    """One PyTorch measurement: a network of torchvision or timm by its compiler, channels last, momentum SGD, data on the device."""
+    import bench_models
+    import bench_torch
     import torch
-    import torchvision
 
     torch.manual_seed(0)
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.dtype == "tf32"
     half = {"bf16": torch.bfloat16, "f16": torch.float16}.get(args.dtype)
-    model = torchvision.models.inception_v3(weights=None, aux_logits=True, init_weights=False).cuda().to(memory_format=torch.channels_last)
+    peer, side = bench_models.NETWORKS[args.network]
+    model = bench_torch.model_of(peer).cuda().to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=4e-5, fused=True)
     scaler = torch.amp.GradScaler("cuda", enabled=half is torch.float16)
-    images = torch.randn(args.batch, 3, 299, 299, device="cuda").to(memory_format=torch.channels_last)
+    images = torch.randn(args.batch, 3, side, side, device="cuda").to(memory_format=torch.channels_last)
     labels = torch.randint(0, 1000, (args.batch,), device="cuda")
-    loss_of = torch.nn.CrossEntropyLoss()
-    # With CUDA graphs, as its guide advises. max-autotune had not ended after 260 s on 16 cores.
-    run = model if args.mode == "eager" else torch.compile(model, mode="reduce-overhead")
+    # With CUDA graphs, as its guide advises. max-autotune had not ended after 260 s on 16 cores; without the compiler it is half as fast.
+    run = torch.compile(model, mode="reduce-overhead")
 
     def step():
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cuda", dtype=half or torch.float16, enabled=half is not None):
-            logits, aux = run(images)
-            loss = loss_of(logits, labels) + 0.4 * loss_of(aux, labels)
+            loss = bench_torch.loss_of(peer, run(images), labels)
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
         return loss
 
-    for _ in range(10):
+    for _ in range(2 if args.ahead else 10):
         loss = step()
     torch.cuda.synchronize()
     start = time.perf_counter()
@@ -533,8 +741,63 @@ def torch_main(args):
         loss = step()
     torch.cuda.synchronize()
     seconds = (time.perf_counter() - start) / args.steps
-    print(json.dumps({"system": f"pytorch {torch.__version__} {args.mode}", "type": args.dtype, "batch": args.batch,
+    print(json.dumps({"system": f"pytorch {torch.__version__} compile", "type": args.dtype, "batch": args.batch,
                       "images_per_second": round(args.batch / seconds, 1), "loss": round(float(loss), 4) if torch.isfinite(loss) else None}))
+
+
+# ---- loss
+
+
+def loss_main(args):
+    """The loss of inception_v3 on ten batches, beside PyTorch in the same type: one number says little about a rounding error."""
+    import fidelity
+    import torch
+
+    fidelity.DEVICE, fidelity.THREADS = args.device, 2
+    case = fidelity.Case("inception_v3", fidelity.inception_v3, args.side, 4, batch=4, aux_weight=0.4)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    scale = 1024 if args.dtype == "f16" else 1
+    with tempfile.TemporaryDirectory() as work:
+        state, pixels, labels = fidelity.case_write(case, work, args.batches)
+
+        def ours_of(i):
+            place = os.path.join(work, str(i))
+            os.mkdir(place)
+            os.link(os.path.join(work, "weights.safetensors"), os.path.join(place, "weights.safetensors"))
+            fidelity.tensors_write(os.path.join(place, "input.safetensors"), {"pixels": pixels[i : i + 1], "labels": labels[i : i + 1]})
+            return fidelity.driver_run(args.driver, case, place, 1, 0.01, 0, device=args.device, deterministic=1, compute=args.dtype, loss_scale=scale)
+
+        with ThreadPoolExecutor(5) as pool:  # programs that start for seconds and compute for one
+            mine = list(pool.map(ours_of, range(args.batches)))
+        rows = []
+        for i, ours_found in enumerate(mine):
+            batch = state, pixels[i : i + 1], labels[i : i + 1]
+            double = fidelity.pytorch_run(case, *batch, torch.float64, 0.01, 0)
+            singles = fidelity.pytorch_singles(case, *batch, 0.01, 0, half=getattr(torch, HALF[args.dtype]), scale=scale)
+            rows.append((fidelity.error(ours_found["loss"], double["loss"]), max(fidelity.error(run["loss"], double["loss"]) for run in singles)))
+    print(json.dumps(loss_row(args.dtype, rows)))
+
+
+def loss_row(dtype, rows):
+    """rows: (our error, PyTorch's) of each batch. Right: the typical error is at most twice PyTorch's, as of other results."""
+    ours_of, theirs_of = ([float(f"{row[k]:.2e}") for row in rows] for k in (0, 1))
+    middle = [statistics.median(values) for values in (ours_of, theirs_of)]
+    return {"loss_in": dtype, "batches": len(rows), "error": middle[0], "pytorch_error": middle[1], "ours": ours_of, "theirs": theirs_of, "right": bool(middle[0] <= 2 * middle[1])}
+
+
+def part_loss(part):
+    part.step("f16", 30, loss_compared, part, "f16")
+    part.step("bf16", 30, loss_compared, part, "bf16")
+
+
+def loss_compared(part, dtype):
+    driver = os.path.join(part.args.build, "tests", "fidelity_driver")
+    done = part.run([sys.executable, os.path.abspath(__file__), "loss", "--driver", driver, "--dtype", dtype], 120)
+    found = tail_json(done.stdout) if done else None
+    if found:
+        part.add(found)
+        if not found["right"]:
+            part.problem(f"the loss of inception_v3 in {dtype}: further from float64 than PyTorch's, on {found['batches']} batches")
 
 
 # ---- profile
@@ -542,11 +805,54 @@ def torch_main(args):
 
 def part_profile(part):
     for dtype in ("bf16", "f16"):
-        done = part.run([os.path.join(part.args.build, "towers"), "bench", "inception_v3", "--device", "cuda", "--towers", "1", "-b", "256", "--batches", "5",
-                         "--warmup-batches", "3", "--profile", *AMP[dtype]], 110)
-        if done and done.stdout:
-            part.result["results"].append({"type": dtype, "text": done.stdout})
-            part.save()
+        part.step(dtype, 10, profiled, part, dtype)
+
+
+def profiled(part, dtype):
+    """All ops, slowest first, and the tables as text."""
+    done = part.run([*bench_words(part, dtype, 256), "--batches", "5", "--warmup-batches", "3", "--profile"], 110)
+    if not done or not (done.stderr or done.stdout):
+        return
+    found = (tail_json(done.stdout) or {}).get("profile", {})
+    text = done.stderr[done.stderr.find("\ninception_v3, batch") + 1 :] if "| op | calls |" in done.stderr else done.stdout
+    part.result["results"].append({"type": dtype, "text": text, **found, **part.clock(), "step": part.step_now})
+    part.save()
+
+
+# ---- counters
+
+COUNTED = (("Conv2d_4a_3x3.conv.dw:conv_dw", "Conv2d_4a_3x3.conv:conv", "Conv2d_4a_3x3.conv.dx:conv_dx", "Conv2d_1a_3x3.bn.dx:batchnorm_dx"),
+           ("Conv2d_2b_3x3.conv.dx:conv_dx", "Conv2d_2b_3x3.conv.dw:conv_dw", "Mixed_5d.branch5x5_2.conv.dw:conv_dw", "Conv2d_1a_3x3.bn:batchnorm"))
+
+
+def part_counters(part):
+    """One launch of eight ops under Nsight Compute, in two calls of it: what it has counted is lost if it is cut off."""
+    ncu = gpu_counters.program() or ("ncu" if part.args.dry_run else None)
+    if not ncu:
+        part.problem("Nsight Compute (ncu) was not found")
+        return
+    for names in COUNTED:
+        part.step(", ".join(names), 35, counted, part, ncu, names)
+
+
+def counted(part, ncu, names):
+    words = [os.path.join(part.args.build, "tests", "ops_driver"), "model=inception_v3", "n=256", "compute=bf16", "launch=" + ",".join(names)]
+    with tempfile.TemporaryDirectory(prefix="towers-ncu-") as folder:
+        log = os.path.join(folder, "log")
+        done = part.run(gpu_counters.command(ncu, log, words), 120)
+        if not done:
+            return
+        try:
+            with open(log, encoding="utf-8", errors="replace") as file:
+                table = file.read()
+            found = gpu_counters.ops_of(table, done.stdout, names)
+        except (OSError, ValueError) as error:
+            part.problem(f"Nsight Compute: {error}")
+            return
+    for name, kernels in found:
+        part.add({"counted": name, "kernels": kernels})
+    if len(found) < len(names):
+        part.problem(f"Nsight Compute counted {len(found)} of {len(names)} ops")
 
 
 # ---- scale
@@ -567,22 +873,26 @@ def part_scale(part):
     gpus = gpu_count(part.args)
     part.result["gpus"] = gpus
     for dtype in ("bf16", "f16"):
-        plans_warm(part, dtype, 256)
-        alone = None
-        for towers in (1, 2, 4, 8):
-            if towers > gpus:
-                part.add({"scale": towers, "type": dtype, "skipped": f"{gpus} GPU{'s' if gpus > 1 else ''} here"})
-                continue
-            done = part.run([*bench_words(part, dtype, 256, towers=towers), "--processes", str(towers), "--warmup-batches", "8", "--batches", "30"], 120)
-            found = tail_json(done.stdout) if done else None
-            if not found:
-                continue
-            speed = found["images_per_sec"]
-            alone = speed if towers == 1 else alone
-            part.add({"scale": towers, "type": dtype, "images_per_second": round(speed, 1), **({"efficiency": round(speed / towers / alone, 3)} if alone else {})})
+        part.step(f"plans, {dtype}", 17, plans_warm, part, dtype, 256)
+        part.step(f"speed, {dtype}", 60, scaled, part, dtype, gpus)
     for towers in (2, 4, 8):
         if towers <= gpus:
-            scale_trains(part, towers)
+            part.step(f"{towers} towers", 40, scale_trains, part, towers)
+
+
+def scaled(part, dtype, gpus):
+    alone = None
+    for towers in (1, 2, 4, 8):
+        if towers > gpus:
+            part.add({"scale": towers, "type": dtype, "skipped": f"{gpus} GPU{'s' if gpus > 1 else ''} here"})
+            continue
+        done = part.run([*bench_words(part, dtype, 256, towers=towers), "--processes", str(towers), "--warmup-batches", "8", "--batches", "30"], 120)
+        found = tail_json(done.stdout) if done else None
+        if not found:
+            continue
+        speed = found["images_per_sec"]
+        alone = speed if towers == 1 else alone
+        part.add({"scale": towers, "type": dtype, "images_per_second": round(speed, 1), **({"efficiency": round(speed / towers / alone, 3)} if alone else {}), **part.clock()})
 
 
 def scale_trains(part, towers):
@@ -603,6 +913,9 @@ def scale_trains(part, towers):
 NCCL_PLAIN = {"NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1", "NCCL_SOCKET_IFNAME": "lo", "NCCL_SOCKET_FAMILY": "AF_INET", "NCCL_MNNVL_ENABLE": "0",
               "NCCL_RAS_ENABLE": "0", "NCCL_DEBUG": "INFO", "TOWERS_SHARE_GPU": "1"}
 LOSSES_DIFFER = {"fp32": 1e-3, "fp16": 1e-3, "bf16": 1e-2}  # by which a loss may differ from that of sums in tower order, relative
+
+
+BITS = 5  # steps: those that matter most have the machine for themselves
 
 
 class Ranks:
@@ -653,10 +966,10 @@ class Ranks:
         if wrong:
             self.part.problem(f"{what}, {ranks} ranks: {wrong}")
 
-    def train(self, what, ranks, name, command, env=None, limit=60, more=None):
+    def train(self, what, ranks, name, command, env=None, more=None):
         """A run whose weights must be those of the reference, unless `more` says otherwise of the name."""
         started = time.monotonic()
-        done = self.part.run(command, limit, env or self.env(name))
+        done = self.part.run(command, 60, env or self.env(name))
         if done is None:
             return
         wrong = f"exit {done.returncode}" if done.returncode else more(name) if more else self.bits(name)
@@ -685,21 +998,46 @@ def part_nccl(part):
     if not has_data(part):
         return
     with tempfile.TemporaryDirectory(prefix="towers-nccl-") as folder:
-        ranks = Ranks(part, folder)
-        total = ["--max-steps", str(ranks.steps)]
+        steps = nccl_steps(part, Ranks(part, folder))
+        if not part.left_to_do([name for name, *_ in steps[1:]]):
+            return
+        part.result["took"].pop(steps[0][0], None)  # by whose bits the others are judged: of this call
+        for name, seconds, work, *words in steps[:BITS]:
+            part.step(name, seconds, work, *words)
+        with Ahead(part):
+            for name, seconds, work, *words in steps[BITS:]:
+                part.step(name, seconds, work, *words)
+
+
+def nccl_steps(part, ranks):
+    """(name, seconds, function, arguments ...), in order of value."""
+    total = ["--max-steps", str(ranks.steps)]
+
+    def trained(what, count, name, *more, seconds, words=(), check=None):
+        command = ranks.words(name, *(words or total), "--processes", str(count), *more)
+        return name, seconds, lambda: ranks.train(what, count, name, command, more=check)
+
+    def reference():
         ranks.train("reference", 1, "one", ranks.words("one", *total, "--processes", "1"), more=lambda name: "" if ranks.sum_of(name) else "no weights")
         ranks.reference = ranks.sum_of("one")
-        for count in (2, 4, 8):
-            ranks.train("in tower order", count, f"in-{count}", ranks.words(f"in-{count}", *total, "--processes", str(count)))
-        nccl_programs(ranks, total)
-        for dtype, bound in LOSSES_DIFFER.items():
-            name = f"fast-{dtype}"
-            more = ["--reduce", "fast", *(["--reduce-dtype", dtype] if dtype != "fp32" else [])]
-            ranks.train(f"fast, {dtype}", 4, name, ranks.words(name, *total, "--processes", "4", *more), more=ranks.near(bound))
-        nccl_shapes(ranks)
-        nccl_ends(ranks)
-        nccl_networks(ranks, total)
-        nccl_newer(ranks, total)
+
+    steps = [("one", 8, reference)]
+    steps += [trained("in tower order", count, f"in-{count}", seconds=seconds) for count, seconds in ((2, 10), (4, 12), (8, 18))]
+    steps.append(("programs", 15, nccl_programs, ranks, total))
+    for dtype, bound in LOSSES_DIFFER.items():
+        more = ["--reduce", "fast", *(["--reduce-dtype", dtype] if dtype != "fp32" else [])]
+        steps.append(trained(f"fast, {dtype}", 4, f"fast-{dtype}", *more, seconds=11, check=ranks.near(bound)))
+    long, delay = ["--max-steps", "4000"], {"TOWERS_FAULT": "delay:tower=3,step=1,ms=50"}
+    restarts, slower = ["--max-steps", str(ranks.steps), "--max-restarts", "1"], {"TOWERS_FAULT": "delay:tower=3,step=1,ms=300"}
+    steps += [("restarted", 12, nccl_struck, ranks, "--max-restarts 1", "restarted", restarts, slower, signal.SIGKILL, 0, None),
+              ("shapes", 15, nccl_shapes, ranks),
+              # How runs end: with the right code, a name, in time, and nothing left on the GPU.
+              ("killed", 8, nccl_struck, ranks, "kill -9", "killed", long, delay, signal.SIGKILL, 7, "killed by signal 9"),
+              ("stopped", 22, nccl_struck, ranks, "SIGSTOP, --comm-timeout 15", "stopped", [*long, "--comm-timeout", "15"], delay, signal.SIGSTOP, 7, "--comm-timeout"),
+              ("nan", 7, nccl_struck, ranks, "a NaN", "nan", long, {"TOWERS_FAULT": "nan:tower=3,step=5"}, None, 8, "tower 3, step 5"),
+              ("sync", 10, nccl_sync, ranks, total)]
+    steps += nccl_newer(part, ranks, total)
+    return steps if ranks.small else [*steps, ("wgan", 13, nccl_wgan, ranks, total)]
 
 
 def nccl_programs(ranks, total):
@@ -711,9 +1049,7 @@ def nccl_programs(ranks, total):
 
 
 def nccl_shapes(ranks):
-    """A run that goes on by itself after a kill, and one that goes on in another number of processes."""
-    delay = {"TOWERS_FAULT": "delay:tower=3,step=1,ms=300"}
-    nccl_struck(ranks, "--max-restarts 1", "restarted", ["--max-steps", str(ranks.steps), "--max-restarts", "1"], delay, signal.SIGKILL, 0, None)
+    """A run that goes on in another number of processes."""
     third, started = ranks.steps // 3, time.monotonic()
     for count, steps in ((4, third), (2, 2 * third), (1, ranks.steps)):
         words = ranks.words("shapes", "--max-steps", str(steps), "--processes", str(count), *(["--resume", "auto"] if count < 4 else []))
@@ -725,23 +1061,16 @@ def nccl_shapes(ranks):
     ranks.row("4, then 2, then 1", 4, f"exit {done.returncode} in {count}" if done.returncode else ranks.bits("shapes"), started, "shapes")
 
 
-def nccl_networks(ranks, total):
-    """Sums in the middle of a step: batch norms over all towers, as one tower; and two optimizers."""
-    pair, half = ["--towers", "2", "--processes", "2"], ["--towers", "1", "--processes", "1", "-b", str(2 * ranks.batch)]
-    ranks.part.run(ranks.words("whole", *total, *half), 60, ranks.env("whole"))
-    ranks.train("--bn-stats sync", 2, "sync", ranks.words("sync", *total, *pair, "--bn-stats", "sync"), more=ranks.near(1e-3, "whole"))
-    if ranks.small:
-        return
+def nccl_sync(ranks, total):
+    """Sums in the middle of a step: batch norms over all towers, as one tower."""
+    ranks.part.run(ranks.words("whole", *total, "--towers", "1", "--processes", "1", "-b", str(2 * ranks.batch)), 60, ranks.env("whole"))
+    ranks.train("--bn-stats sync", 2, "sync", ranks.words("sync", *total, "--towers", "2", "--processes", "2", "--bn-stats", "sync"), more=ranks.near(1e-3, "whole"))
+
+
+def nccl_wgan(ranks, total):
+    """Two optimizers in turn."""
     ranks.part.run(ranks.words("wgan", *total, "--towers", "2", "--processes", "1", model="wgan_gp"), 60, ranks.env("wgan"))
-    ranks.train("wgan_gp", 2, "wgan-2", ranks.words("wgan-2", *total, *pair, model="wgan_gp"), more=ranks.same("wgan"))
-
-
-def nccl_ends(ranks):
-    """How runs end: with the right code, a name, in time, and nothing left on the GPU."""
-    long, delay = ["--max-steps", "4000"], {"TOWERS_FAULT": "delay:tower=3,step=1,ms=50"}
-    nccl_struck(ranks, "kill -9", "killed", long, delay, signal.SIGKILL, 7, "killed by signal 9")
-    nccl_struck(ranks, "SIGSTOP, --comm-timeout 15", "stopped", [*long, "--comm-timeout", "15"], delay, signal.SIGSTOP, 7, "--comm-timeout")
-    nccl_struck(ranks, "a NaN", "nan", long, {"TOWERS_FAULT": "nan:tower=3,step=5"}, None, 8, "tower 3, step 5")
+    ranks.train("wgan_gp", 2, "wgan-2", ranks.words("wgan-2", *total, "--towers", "2", "--processes", "2", model="wgan_gp"), more=ranks.same("wgan"))
 
 
 def nccl_struck(ranks, what, name, more, env, number, code, text):
@@ -755,7 +1084,7 @@ def nccl_struck(ranks, what, name, more, env, number, code, text):
         part.result.setdefault("left_out", []).append("no time left for: " + brief(command))
         return
     with open(os.path.join(ranks.folder, name + ".err"), "w+", encoding="utf-8", errors="replace") as said:
-        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, stdin=subprocess.DEVNULL, start_new_session=True, env=ranks.env(name, **env))
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, stdin=subprocess.DEVNULL, env=ranks.env(name, **env), **GROUP)
         until, started = time.monotonic() + 60, time.monotonic()
         while number is not None and len(ranks.losses(name)) < 2 and child.poll() is None and time.monotonic() < until:
             time.sleep(0.1)
@@ -797,36 +1126,57 @@ def alive(pid):
         return False
 
 
-def nccl_newer(ranks, total):
+def nccl_newer(part, ranks, total):
     """NCCL 2.30 or newer, if one was brought: ranks of one host, by P2P, with and without symmetric windows."""
-    part, bundle = ranks.part, os.path.dirname(ranks.part.args.data)
+    bundle = os.path.dirname(part.args.data)
     library = os.path.join(bundle, "nccl", "libnccl.so.2")
     if not part.args.dry_run and not os.path.exists(library):
-        part.add({"nccl": "a newer NCCL", "ranks": 0, "right": "left out: there is none in " + os.path.basename(bundle) + "/nccl", "seconds": 0, "via": {}})
-        return
+        none = {"nccl": "a newer NCCL", "ranks": 0, "right": "left out: there is none in " + os.path.basename(bundle) + "/nccl", "seconds": 0, "via": {}}
+        return [("newer", 1, part.add, none)]
+    steps = []
     for count, windows in ((2, "1"), (4, "1"), (5, "1"), (4, "0")):
         name = f"newer-{count}-{windows}"
         env = ranks.env(name, LD_PRELOAD=library, NCCL_WIN_ENABLE=windows)
-        ranks.train(f"newer NCCL, NCCL_WIN_ENABLE={windows}", count, name, ranks.words(name, *total, "--processes", str(count)), env)
+        words = ranks.words(name, *total, "--processes", str(count))
+        steps.append((name, 13, ranks.train, f"newer NCCL, NCCL_WIN_ENABLE={windows}", count, name, words, env))
+    return steps
+
+
+def torch_parser():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--network", default="inception_v3")
+    parser.add_argument("--dtype", default="bf16")
+    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--ahead", action="store_true", help="only compile, for the cache")
+    return parser
+
+
+def whole_parser():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--driver", required=True)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--side", type=int, default=107)
+    parser.add_argument("--steps", type=int, default=1)
+    parser.add_argument("types", nargs="+", choices=(*HALF, "tf32", "f32"))
+    return parser
+
+
+def loss_parser():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--driver", required=True)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--side", type=int, default=299)
+    parser.add_argument("--batches", type=int, default=10)
+    parser.add_argument("--dtype", default="f16", choices=HALF)
+    return parser
 
 
 def main():
-    if len(sys.argv) > 1 and sys.argv[1] == "torch":
-        parser = argparse.ArgumentParser()
-        parser.add_argument("--dtype", default="bf16")
-        parser.add_argument("--batch", type=int, default=256)
-        parser.add_argument("--mode", default="eager")
-        parser.add_argument("--steps", type=int, default=30)
-        torch_main(parser.parse_args(sys.argv[2:]))
-        return 0
-    if len(sys.argv) > 1 and sys.argv[1] == "whole":
-        parser = argparse.ArgumentParser()
-        parser.add_argument("--driver", required=True)
-        parser.add_argument("--device", default="cuda")
-        parser.add_argument("--side", type=int, default=107)
-        parser.add_argument("--steps", type=int, default=1)
-        parser.add_argument("types", nargs="+", choices=(*HALF, "tf32", "f32"))
-        whole_main(parser.parse_args(sys.argv[2:]))
+    others = {"torch": (torch_parser, torch_main), "whole": (whole_parser, whole_main), "loss": (loss_parser, loss_main)}
+    if len(sys.argv) > 1 and sys.argv[1] in others:
+        parser_of, run = others[sys.argv[1]]
+        run(parser_of().parse_args(sys.argv[2:]))
         return 0
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", required=True)
@@ -834,10 +1184,12 @@ def main():
     parser.add_argument("--out", required=True)
     parser.add_argument("--seconds", type=float, help="for each part (default: its own budget)")
     parser.add_argument("--total", type=float, help="for all parts together, with the tables")
+    parser.add_argument("--continue", dest="earlier_results", metavar="PLACE", help="a folder with the results of an earlier call, or a file of --pack: go on behind them")
+    parser.add_argument("--pack", help="a file that receives all results, after each one")
     parser.add_argument("--page", help="the document with the tables (default: none)")
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--small", action="store_true", help="part nccl: a small network, for a rehearsal over stand-ins")
-    parser.add_argument("parts", nargs="+", choices=sorted(BUDGETS))
+    parser.add_argument("parts", nargs="+", choices=sorted(PLAN))
     args = parser.parse_args()
     args.out = os.path.abspath(args.out)
     os.makedirs(args.out, exist_ok=True)
@@ -862,28 +1214,83 @@ def device_of(args):
         return f"unknown: {error}"
 
 
+def earlier_read(args):
+    """{part: its results} of an earlier call, whose plans come along. Ends the program if they are not of this commit and GPU."""
+    place, found = args.earlier_results, {}
+    if not place:
+        return found
+    with tempfile.TemporaryDirectory(prefix="towers-earlier-") as folder:
+        if os.path.isfile(place):
+            with tarfile.open(place) as tar:
+                tar.extractall(folder, filter="data") if hasattr(tarfile, "data_filter") else tar.extractall(folder)
+            place = folder
+        for name in PLAN:
+            path = os.path.join(place, name + ".json")
+            if os.path.exists(path):
+                with open(path, encoding="utf-8") as file:
+                    found[name] = json.load(file)
+        plans = os.path.join(place, "plans.txt")
+        if os.path.exists(plans) and not os.path.exists(os.path.join(args.out, "plans.txt")):
+            shutil.copy(plans, args.out)
+    if not found:
+        sys.exit(f"gpu_check: --continue: there are no results in {args.earlier_results}")
+    for name, part in found.items():
+        for what, wanted in (("commit", args.commit), ("device", args.device)):
+            if part.get(what) != wanted:
+                sys.exit(f"gpu_check: --continue: part {name} in {args.earlier_results} is of {what} {part.get(what)}, this is {wanted}: begin anew, without --continue")
+        for key, none in (("took", {}), ("unfinished", {})):
+            part.setdefault(key, none)
+    return found
+
+
 def parts_run(args):
-    problems, started, shares, used = 0, time.monotonic(), sum(SHARES[name] for name in args.parts), 0
+    problems, started = 0, time.monotonic()
     args.device, args.commit = device_of(args), commit_now()
+    args.watch = None if args.dry_run else gpu_watch.Watch()
+    args.earlier = earlier_read(args)
     if not args.dry_run:
         plans_restore(args)
-    for name in args.parts:
-        print("== " + name, flush=True)
-        seconds = args.seconds or BUDGETS[name]
-        if args.total:  # what a part does not need is left to those after it
-            used += SHARES[name]
-            seconds = started + args.total * used / shares - time.monotonic()
-        part = Part(args, name, seconds)
-        run = {"ops": part_ops, "model": part_model, "bench": part_bench, "resume": part_resume, "compile": part_compile, "profile": part_profile, "scale": part_scale, "nccl": part_nccl}[name]
-        for step in (run, plans_keep):
-            try:
-                step(part)
-            except Exception:  # a failing part must not stop the others
-                part.problem("the script itself failed: " + traceback.format_exc()[-1500:])
-        problems += len(part.result["problems"])
-        if args.page and not args.dry_run:
-            subprocess.run([sys.executable, os.path.join(SCRIPTS, "pages", "gpu_tables.py"), args.out, args.page], check=False)
+    if args.watch and args.watch.why:
+        print(f"no clocks and no power: {args.watch.why}", flush=True)
+    done = {}
+    for turn in range(2 if args.total else 1):
+        used, args.last_turn = 0, turn == 1
+        for name in args.parts:
+            if turn and not done[name].result["left_out"]:
+                continue
+            print("== " + name, flush=True)
+            seconds = args.seconds or MOST
+            if args.total:  # what a part does not need is left to those after it
+                used += seconds_planned(args.earlier.get(name), name)
+                seconds = started + (args.total if turn else min(args.total, used)) - time.monotonic()
+            args.earlier.update({name: done[name].result} if turn else {})
+            part = done[name] = Part(args, name, seconds)
+            part_run(part)
+            if args.page and not args.dry_run:
+                subprocess.run([sys.executable, os.path.join(SCRIPTS, "pages", "gpu_tables.py"), args.out, args.page], check=False)
+                pack(args)
+    for part in done.values():
+        problems += len(part.result["problems"]) + len(part.result["unfinished"])
     return 1 if problems else 0
+
+
+def seconds_planned(earlier, name):
+    """What a part that an earlier call has begun, or finished, still needs."""
+    if not earlier:
+        return PLAN[name]
+    return 0 if earlier.get("complete") else max(10, PLAN[name] - sum(earlier["took"].values()))
+
+
+def part_run(part):
+    run = {"ops": part_ops, "model": part_model, "bench": part_bench, "resume": part_resume, "compile": part_compile, "profile": part_profile, "scale": part_scale, "nccl": part_nccl,
+           "counters": part_counters, "models": part_models, "batches": part_batches, "loss": part_loss}[part.name]
+    for step in (run, plans_keep):
+        try:
+            step(part)
+        except Exception:  # a failing part must not stop the others
+            part.problem("the script itself failed: " + traceback.format_exc()[-1500:])
+    part.result["complete"] = not part.result["left_out"] and not part.result["unfinished"]
+    part.save()
 
 
 if __name__ == "__main__":

@@ -5,8 +5,11 @@
 # are not measured keep what they had, so it can be called for a few at a time. Eight minutes for a network on two idle cores.
 # usage: scripts/measure/bench_models.sh [--torch pip|debian] [--only NETWORK,...] [--kinds KIND,...] [--missing] [--repetitions N] [--list]
 #        (see bench_models.py)
+#        scripts/measure/bench_models.sh --gpu [--continue PLACE]      ResNet-50 and small networks on a GPU, in bf16, beside PyTorch's
+#        compiler, at 256 and 400 images: part models of scripts/gpu_check.sh, whose options follow; writes docs/results/gpu.md
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+[ "${1:-}" != --gpu ] || exec scripts/gpu_check.sh --only models "${@:2}"
 . scripts/measure/peers.sh
 ONNX_PYTHON=$(scripts/venv.sh onnx) OPENVINO_PYTHON=$(scripts/venv.sh openvino) TRAINERS_PYTHON=$(scripts/venv.sh trainers)
 export ONNX_PYTHON OPENVINO_PYTHON TRAINERS_PYTHON

@@ -20,34 +20,89 @@ def table(heads, rows):
     return lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
 
 
+CLOCKS = (("sm_mhz", "MHz"), ("memory_mhz", "memory MHz"), ("load_watts", "W under load"))
+
+
+def clock_heads(rows):
+    """The columns of what the driver said meanwhile, if it said anything."""
+    return [head for key, head in CLOCKS if any(key in row for row in rows)] + (["slowed by"] if any("slowed" in row for row in rows) else [])
+
+
+def clock_cells(rows, wanted):
+    """Of runs of one kind: the lowest and the highest number; what slowed any of them down. `wanted`: the heads."""
+    cells = []
+    for key, head in CLOCKS:
+        values = sorted({row[key] for row in rows if key in row})
+        if head in wanted:
+            cells.append(" to ".join(f"{value:,}" for value in dict.fromkeys((values[0], values[-1]))) if values else "")
+    return cells + (["; ".join(dict.fromkeys(row["slowed"] for row in rows if "slowed" in row))] if "slowed by" in wanted else [])
+
+
+TITLES = {"compile": "inception_v3, training, beside PyTorch's compiler", "batches": "inception_v3, training, other batches and types", "models": "Networks for photographs, training in bf16, beside PyTorch's compiler"}
+MLPERF = ("For comparison, what others have published: the MLPerf Training v4.0 result of ResNet-50 on 8 x H200 is 7,940 images/s a GPU, with 400 images a GPU and from files; here images are "
+          "in memory, and the learning rate is no matter.")
+
+
 def bench(part):
-    speeds, power = {}, {}
+    rows_of, power = {}, {}
     for row in part["results"]:
-        if "plans" in row:
-            continue
-        kind = row["batch"], row["type"], row["system"]
-        speeds.setdefault(kind, []).append(row["images_per_second"])
-        if "watts" in row:
-            power.setdefault(kind, []).append(row["watts"])
+        if "images_per_second" in row:
+            kind = row.get("network", ""), row["batch"], row["type"], row["system"]
+            rows_of.setdefault(kind, []).append(row)
+            if "watts" in row:
+                power.setdefault(kind, []).append(row["watts"])
+    clocked, named = clock_heads([row for rows in rows_of.values() for row in rows]), any(kind[0] for kind in rows_of)
+    networks = list(dict.fromkeys(kind[0] for kind in rows_of))
     rows = []
-
-    def power_of(*kind):
-        return ([f"{statistics.median(power[kind]):.0f}"] if kind in power else [""]) if power else []
-
-    for (batch, dtype, system), values in sorted(speeds.items(), key=lambda item: (-item[0][0], item[0][1], item[0][2])):
-        mine = speeds.get((batch, dtype, "towers"))
+    for kind in sorted(rows_of, key=lambda kind: (networks.index(kind[0]), -kind[1], kind[2], kind[3])):
+        network, batch, dtype, system = kind
+        values, mine = ([row["images_per_second"] for row in rows_of.get(key, ())] for key in (kind, (network, batch, dtype, "towers")))
         ratio = f"{statistics.median(mine) / statistics.median(values):.2f}" if mine and system != "towers" else ""
-        rows.append((batch, dtype, system, f"{statistics.median(values):,.0f}", ", ".join(f"{v:,.0f}" for v in values), ratio, *power_of(batch, dtype, system)))
-    title = "## inception_v3, training, beside PyTorch's compiler" if part["part"] == "compile" else "## inception_v3, training"
-    lines = [title, ""] + table(("batch", "type", "system", "images/s", "single runs", "towers is faster by", *(["W"] if power else [])), rows)
+        watts = ([f"{statistics.median(power[kind]):.0f}"] if kind in power else [""]) if power else []
+        rows.append((*([network] if named else []), batch, dtype, system, f"{statistics.median(values):,.0f}", ", ".join(f"{v:,.0f}" for v in values), ratio, *watts,
+                     *clock_cells(rows_of[kind], clocked)))
+    heads = (*(["network"] if named else []), "batch", "type", "system", "images/s", "single runs", "towers is faster by", *(["W"] if power else []), *clocked)
+    lines = ["## " + TITLES.get(part["part"], "inception_v3, training"), ""] + (table(heads, rows) if rows else [])
     lost = sorted({f"{row['type']} in {row['system']}" for row in part["results"] if "loss" in row and row["loss"] is None})
     if lost:
         lines += ["", "A loss was not finite, and updates were left out: " + ", ".join(lost) + "."]
-    searches = [(r["batch"], r["plans"], f"{r['search_seconds']:.0f}", r["found"], f"{r['memory_mib']:,}" if r.get("memory_mib") else "") for r in part["results"] if "plans" in r]
-    if searches:
-        lines += ["", "Time until the first step, with the search for plans where the cache had none, and most memory of the device:", ""]
-        lines += table(("batch", "type", "s", "ended", "MiB"), searches)
-    return lines
+    if "resnet50" in networks:
+        lines += ["", MLPERF]
+    return lines + alone(part["results"]) + searches_of(part["results"])
+
+
+def searches_of(results):
+    searches = [(r["batch"], r["plans"], f"{r['search_seconds']:.0f}", r["found"], f"{r['memory_mib']:,}" if r.get("memory_mib") else "") for r in results if "plans" in r]
+    if not searches:
+        return []
+    return ["", "Time until the first step, with the search for plans where the cache had none, and most memory of the device:", ""] + table(("batch", "type", "s", "ended", "MiB"), searches)
+
+
+def alone(results):
+    found = [row for row in results if "alone" in row]
+    if not found:
+        return []
+    heads = clock_heads(found)
+    rows = [(row["alone"], row["ops"], f"{row['ms']:.2f}", *clock_cells([row], heads)) for row in found]
+    return ["", "Operations of a step alone, again and again:", ""] + table(("what", "operations", "ms", *heads), rows)
+
+
+def counters(part):
+    """Every kernel of the ops, in the order of their launches."""
+    columns = (("us", "µs"), ("sm_ghz", "GHz"), ("compute_percent", "compute %"), ("memory_percent", "memory %"), ("dram_percent", "DRAM %"), ("gb_per_second", "GB/s"), ("l2_hit_percent", "L2 hits %"),
+               ("occupancy_percent", "occupancy %"), ("registers", "registers"), ("waves", "waves"))
+    rows = []
+    for row in part["results"]:
+        for kernel in row["kernels"] or [{"kernel": "none"}]:
+            rows.append((row["counted"].replace(":", ", "), f"`{kernel['kernel'][:60]}`", *(f"{kernel[key]:,.4g}" if key in kernel else "" for key, _ in columns)))
+    lines = ["## Counters of single kernels, inception_v3, bf16, batch 256", "", "One launch of each by Nsight Compute, at the clock of training; all numbers are in `docs/results/gpu/counters.json`.", ""]
+    return lines + table(("operation", "kernel", *(head for _, head in columns)), rows)
+
+
+def loss(part):
+    rows = [(r["loss_in"], r["batches"], f"{r['error']:.1e}", f"{r['pytorch_error']:.1e}", f"{max(r['ours']):.1e}", f"{max(r['theirs']):.1e}", shown("yes" if r["right"] else "no")) for r in part["results"]]
+    lines = ["## The loss of inception_v3, on several batches", "", "Distances from PyTorch in float64, relative: the median of the batches, and the worst. PyTorch's of its two layouts, the larger.", ""]
+    return lines + table(("type", "batches", "median error", "PyTorch's", "worst", "PyTorch's worst", "right"), rows)
 
 
 def shown(word):
@@ -136,7 +191,8 @@ def line(folder):
 
 def origin(part):
     """When a part was measured, and at which commit, which older results do not say."""
-    return f"commit {part['commit']}, {part['started']}" if part.get("commit") else part["started"]
+    when = part["started"] + (f", continued {part['continued']}" if part.get("continued") else "")
+    return f"commit {part['commit']}, {when}" if part.get("commit") else when
 
 
 def main():
@@ -145,7 +201,7 @@ def main():
         return
     folder, document = sys.argv[1:3]
     lines = [BEGIN, "", "Made by `scripts/gpu_check.sh`; each part says on which GPU and when. The rows are in `docs/results/gpu/`.", ""]
-    for name, make in (("bench", bench), ("compile", bench), ("resume", resume), ("scale", scale), ("nccl", nccl), ("ops", ops), ("model", model), ("profile", profile)):
+    for name, make in (("bench", bench), ("compile", bench), ("batches", bench), ("models", bench), ("counters", counters), ("loss", loss), ("resume", resume), ("scale", scale), ("nccl", nccl), ("ops", ops), ("model", model), ("profile", profile)):
         path = os.path.join(folder, name + ".json")
         if not os.path.exists(path):
             continue
@@ -154,7 +210,8 @@ def main():
         if not part["results"]:
             continue
         left = [f"There was no time for {len(part['left_out'])} more commands of this part."] if part.get("left_out") else []
-        lines += make(part) + ["", " ".join([f"{part['device']}; {origin(part)}."] + left)] + ["- problem: " + text for text in part["problems"]] + [""]
+        problems = part["problems"] + [text for texts in part.get("unfinished", {}).values() for text in texts]
+        lines += make(part) + ["", " ".join([f"{part['device']}; {origin(part)}."] + left)] + ["- problem: " + text for text in problems] + [""]
     text = "\n".join(lines + [END]) + "\n"
     old = ""
     if os.path.exists(document):
