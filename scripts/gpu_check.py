@@ -731,7 +731,7 @@ def torch_main(args):
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
-        return loss
+        return loss.detach()
 
     for _ in range(2 if args.ahead else 10):
         loss = step()
@@ -754,7 +754,7 @@ def loss_main(args):
     import torch
 
     fidelity.DEVICE, fidelity.THREADS = args.device, 2
-    case = fidelity.Case("inception_v3", fidelity.inception_v3, args.side, 4, batch=4, aux_weight=0.4)
+    case = fidelity.Case("inception_v3", fidelity.inception_v3, args.side, 4, aux_weight=0.4 if args.side == 299 else 0.0)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     scale = 1024 if args.dtype == "f16" else 1
     with tempfile.TemporaryDirectory() as work:
