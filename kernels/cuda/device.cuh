@@ -10,8 +10,12 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #define LAUNCH(kernel, grid, block, stream, ...) kernel<<<(grid), (block), 0, (stream)>>>(__VA_ARGS__)
+#define LAUNCH_ROOM(kernel, grid, block, bytes, stream, ...) kernel<<<(grid), (block), (bytes), (stream)>>>(__VA_ARGS__)
+#define ROOM_ALLOWED(kernel, bytes)                                                                                    \
+    cudaFuncSetAttribute((const void *)(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(bytes))
 #define LAUNCH_ERROR() cudaGetLastError()
 #define SHARED_ARRAY(type, name, count) __shared__ type name[count]
+#define SHARED_ROOM(type, name) extern __shared__ __align__(128) type name[] /* the bytes of LAUNCH_ROOM */
 #define UNROLL _Pragma("unroll")
 #define UNROLL_TEXT(text) _Pragma(#text)
 #define UNROLL_BY(count) UNROLL_TEXT(unroll count)

@@ -635,6 +635,7 @@ TEST(test_undefined_kernels)
     assert_true(stops(undefined_shuffle, 48, 32)); /* the second warp has 16 lanes */
     assert_true(stops(undefined_shuffle, 64, 16)); /* half of the lanes have ended */
     for (int fences = 0; fences < 4; fences++) assert_true(stops(undefined_sum, fences, 0) == (fences != 3));
+    for (int needs = 0; needs < 6; needs++) assert_true(stops(undefined_product, needs, 0) == (needs != 5));
 }
 
 TESTS_WITH(open_device, close_device)

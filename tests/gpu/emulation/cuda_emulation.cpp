@@ -20,7 +20,14 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-enum { LAUNCH_BOUND = 256, MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / 32, STACK_BYTES = 32 << 10, MAX_SHARED = 64 };
+enum {
+    LAUNCH_BOUND = 256,
+    ROOM_BOUND = 384,
+    MAX_THREADS = 1024,
+    MAX_WARPS = MAX_THREADS / 32,
+    STACK_BYTES = 32 << 10,
+    MAX_SHARED = 64
+};
 
 /* Where a stack was left: for __builtin_setjmp. */
 struct Left {
@@ -62,6 +69,13 @@ struct Copy {
 struct Copies {
     std::vector<Copy> pending;
     int groups;
+    bool unfenced; /* some have arrived since the thread last made them seen by products of a warpgroup */
+};
+
+/* Products of a warpgroup that have not happened, of one thread. */
+struct Products {
+    std::vector<EmulatedProduct> pending;
+    bool begun, open; /* open: some belong to no group that a wait would wait for */
 };
 
 struct SharedArray {
@@ -80,6 +94,9 @@ struct Block {
     Warp warps[MAX_WARPS];
     SharedArray shared[MAX_SHARED];
     int shared_count;
+    unsigned char *room;
+    size_t room_bytes;
+    int unfenced; /* threads with such copies */
 };
 
 EmulatedPlace emulated_place;
@@ -95,6 +112,7 @@ int emulated_take_error(void)
 
 static Block block;
 static Copies copies[MAX_THREADS];
+static Products products[MAX_THREADS];
 static Fiber *fibers[MAX_THREADS];
 static int fiber_count, parked; /* parked: fibers between two threads */
 static Fiber *running;
@@ -179,6 +197,7 @@ static void thread_end(void)
     Warp *warp = &block.warps[thread_number() / 32];
     if (warp->meeting.arrived) stop("a thread ends while others wait for it in a shuffle");
     if (!copies[thread_number()].pending.empty()) stop("a thread ends before its copies have arrived");
+    if (!products[thread_number()].pending.empty()) stop("a thread ends before its products are there");
     block.ended++;
     warp->live &= ~(1u << emulated_lane());
 }
@@ -324,6 +343,8 @@ void emulated_copy_wait(int groups)
 {
     Copies *own = &copies[thread_number()];
     std::vector<Copy> later;
+    if (!own->unfenced) block.unfenced++;
+    own->unfenced = true;
     for (const Copy &copy : own->pending) {
         if (copy.group >= own->groups - groups)
             later.push_back(copy);
@@ -337,11 +358,20 @@ void emulated_copy_wait(int groups)
 
 /* ---- tensor cores (PTX ISA, ldmatrix and mma.m16n8k16: which lane holds what) */
 
+/* Eight rows of 16 bytes are read at once where they lie in different banks, which repeat after 128 bytes. */
+static void check_banks(const uint64_t *rows)
+{
+    unsigned banks = 0;
+    for (int i = 0; i < 8; i++) banks |= 1u << rows[i] / 16 % 8;
+    if (banks != 0xFFu) stop("rows of ldmatrix in the same banks");
+}
+
 void emulated_transpose(const void *row, unsigned *words)
 {
     int lane = emulated_lane();
     if ((uintptr_t)row % 16) stop("a row of ldmatrix that is not aligned to 16 bytes");
     const uint64_t *rows = warp_words(~0u, (uint64_t)(uintptr_t)row);
+    for (int m = 0; m < 4; m++) check_banks(rows + m * 8);
     for (int m = 0; m < 4; m++) {
         const unsigned short *upper = (const unsigned short *)(uintptr_t)rows[m * 8 + lane % 4 * 2];
         const unsigned short *lower = (const unsigned short *)(uintptr_t)rows[m * 8 + lane % 4 * 2 + 1];
@@ -361,17 +391,24 @@ static void spread(unsigned short *to, int pair, unsigned word)
     to[2 * pair + 1] = (unsigned short)(word >> 16);
 }
 
-EmulatedOperands emulated_operands(const unsigned *a, const unsigned *b)
+/* The two rows of a that this lane has sums of. */
+static void rows_of(const unsigned *a, unsigned short (*rows)[16])
 {
-    EmulatedOperands of;
-    int row = emulated_lane() / 4, column = emulated_lane() % 4 * 2;
+    int row = emulated_lane() / 4;
     for (int half = 0; half < 2; half++) { /* of the 16 elements that are multiplied */
         const uint64_t *words = warp_words(~0u, both(a[2 * half], a[2 * half + 1]));
         for (int q = 0; q < 4; q++) {
-            spread(of.a[0], half * 4 + q, (unsigned)words[row * 4 + q]);
-            spread(of.a[1], half * 4 + q, (unsigned)(words[row * 4 + q] >> 32));
+            spread(rows[0], half * 4 + q, (unsigned)words[row * 4 + q]);
+            spread(rows[1], half * 4 + q, (unsigned)(words[row * 4 + q] >> 32));
         }
     }
+}
+
+EmulatedOperands emulated_operands(const unsigned *a, const unsigned *b)
+{
+    EmulatedOperands of;
+    int column = emulated_lane() % 4 * 2;
+    rows_of(a, of.a);
     const uint64_t *words = warp_words(~0u, both(b[0], b[1]));
     for (int j = 0; j < 2; j++)
         for (int q = 0; q < 4; q++) {
@@ -379,6 +416,61 @@ EmulatedOperands emulated_operands(const unsigned *a, const unsigned *b)
             spread(of.b[j], 4 + q, (unsigned)(words[(column + j) * 4 + q] >> 32));
         }
     return of;
+}
+
+/* ---- products of a warpgroup (PTX ISA, wgmma): they happen at the wait, with what lies in shared memory then */
+
+void emulated_group_copies(void)
+{
+    Copies *own = &copies[thread_number()];
+    if (own->unfenced) block.unfenced--;
+    own->unfenced = false;
+}
+
+void emulated_group_begin(void)
+{
+    products[thread_number()].begun = true;
+}
+
+void emulated_group_product(EmulatedProduct *product, const unsigned *a)
+{
+    const SharedMatrix *b = &product->b;
+    if (block.threads % 128) stop("a product of a warpgroup in a block that is not made of them");
+    if (!products[thread_number()].begun) stop("a product of a warpgroup without a fence since the last wait");
+    if (block.unfenced) stop("a product of a warpgroup from copies that it does not see");
+    if ((uintptr_t)b->start % 16 || b->below % 16 || b->beside % 16) stop("a matrix that is not aligned to 16 bytes");
+    if (b->start < block.room ||
+        b->start + b->below + (product->columns / 8 - 1) * b->beside + 128 > block.room + block.room_bytes)
+        stop("a matrix outside of the room of its launch");
+    rows_of(a, product->a);
+    products[thread_number()].pending.push_back(*product);
+    products[thread_number()].open = true;
+}
+
+void emulated_group_commit(void)
+{
+    products[thread_number()].open = false;
+}
+
+void emulated_group_wait(const float *sum, int count)
+{
+    Products *own = &products[thread_number()];
+    if (own->open) stop("a wait for products that are in no group");
+    for (const EmulatedProduct &product : own->pending) {
+        if (product.sum < sum || product.sum + product.columns / 2 > sum + count)
+            stop("a wait for products that does not name all of their sums");
+        product.add(product);
+    }
+    own->pending.clear();
+    own->begun = false;
+}
+
+unsigned short emulated_element(const SharedMatrix &b, int row, int column)
+{
+    unsigned short element;
+    memcpy(&element, b.start + row / 8 * b.below + row % 8 * 16 + column / 8 * b.beside + column % 8 * 2,
+           sizeof element);
+    return element;
 }
 
 /* ---- results of other blocks (CUDA C++ Programming Guide, Memory Fence Functions) */
@@ -408,30 +500,40 @@ void *emulated_shared(const void *site, size_t bytes)
     return array->memory;
 }
 
+void *emulated_room(void)
+{
+    if (!block.room) stop("a launch without the room that the kernel uses");
+    return block.room;
+}
+
 /* ---- launches */
 
 static void run_block(void)
 {
-    block.begun = block.ended = block.shared_count = 0;
+    block.begun = block.ended = block.shared_count = block.unfenced = 0;
     block.fenced = block.unread = false;
     memset(&block.barrier, 0, sizeof block.barrier);
     memset(block.warps, 0, sizeof block.warps);
-    for (int i = 0; i < block.threads; i++) copies[i].groups = 0;
+    for (int i = 0; i < block.threads; i++) copies[i].groups = 0, copies[i].unfenced = false;
+    block.room = block.room_bytes ? (unsigned char *)malloc(block.room_bytes) : NULL;
+    if (block.room) memset(block.room, 0xff, block.room_bytes);
     for (int i = 0; i < block.threads; i++) block.warps[i / 32].live |= 1u << i % 32;
     run_fibers();
     if (block.unread) stop("the last block reads what others have written without a fence");
     for (int i = 0; i < block.shared_count; i++) free(block.shared[i].memory);
+    free(block.room);
 }
 
-int emulated_launch(const char *name, dim3 grid, dim3 size, EmulatedBody *body, void *context)
+int emulated_launch(const char *name, dim3 grid, dim3 size, size_t room, EmulatedBody *body, void *context)
 {
     block.name = name;
     block.body = body;
     block.context = context;
+    block.room_bytes = room;
     block.threads = (int)(size.x * size.y * size.z);
     block.backwards = launches++ % 2;
-    if (block.threads < 1 || block.threads > LAUNCH_BOUND)
-        stop("not 1 to 256 threads in a block, as __launch_bounds__ has it");
+    if (block.threads < 1 || block.threads > (room ? ROOM_BOUND : LAUNCH_BOUND))
+        stop("not 1 to 256 threads in a block, 384 with room of the launch, as __launch_bounds__ has it");
     if (grid.x < 1 || grid.x > 2147483647u || grid.y < 1 || grid.z < 1 || grid.y > 65535 || grid.z > 65535)
         stop("not a grid");
     uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;

@@ -5,8 +5,9 @@
  * one after another, and every other launch takes threads and blocks in the opposite order, so that code that works in
  * one order by luck fails in the other. Shared memory is allocated per block and filled with NaN; a barrier that some
  * threads do not reach stops the program with a message. So does what is undefined on a GPU, though it would work here: a
- * shuffle with lanes that have ended or are not there, and results of other blocks without the two fences that make them
- * visible. There is one stream, and it is synchronous.
+ * shuffle with lanes that have ended or are not there, results of other blocks without the two fences that make them
+ * visible, and products of a warpgroup without theirs; and rows that ldmatrix would read from the same banks. There is
+ * one stream, and it is synchronous.
  * Not covered: speed, coalescing, registers, and races between threads that run at the same time between two barriers
  * and give the same result in both orders. */
 #pragma once
@@ -76,12 +77,12 @@ extern EmulatedPlace emulated_place; /* of the thread that runs now */
 /* ---- launch, shared memory, barriers */
 
 typedef void EmulatedBody(void *context);
-int emulated_launch(const char *name, dim3 grid, dim3 block, EmulatedBody *body, void *context);
+int emulated_launch(const char *name, dim3 grid, dim3 block, size_t room, EmulatedBody *body, void *context);
 
-template <typename Body> static int emulated_run(const char *name, dim3 grid, dim3 block, Body body)
+template <typename Body> static int emulated_run(const char *name, dim3 grid, dim3 block, size_t room, Body body)
 {
     return emulated_launch(
-        name, grid, block, [](void *context) { (*(Body *)context)(); }, &body);
+        name, grid, block, room, [](void *context) { (*(Body *)context)(); }, &body);
 }
 
 /* Who sets `emulated_queue` gets the launches instead, to run them later, or several times, until it drops them; what
@@ -99,32 +100,35 @@ extern int emulated_error;
 template <typename Body> struct EmulatedLaunch {
     const char *name;
     dim3 grid, block;
+    size_t room;
     Body body;
 };
 
 template <typename Body>
-static void emulated_submit(const char *name, dim3 grid, dim3 block, void *stream, const Body &body)
+static void emulated_submit(const char *name, dim3 grid, dim3 block, size_t room, void *stream, const Body &body)
 {
     static_assert(sizeof(Body) <= 4096, "CUDA 12.0 takes no more arguments");
     if (!emulated_queue) {
-        (void)emulated_run(name, grid, block, body);
+        (void)emulated_run(name, grid, block, room, body);
         return;
     }
     typedef EmulatedLaunch<Body> Launch;
     EmulatedJob job = {name,
                        [](void *context) {
                            const Launch *launch = (const Launch *)context;
-                           (void)emulated_run(launch->name, launch->grid, launch->block, launch->body);
+                           (void)emulated_run(launch->name, launch->grid, launch->block, launch->room, launch->body);
                        },
-                       [](void *context) { delete (Launch *)context; }, new Launch{name, grid, block, body}};
+                       [](void *context) { delete (Launch *)context; }, new Launch{name, grid, block, room, body}};
     int error = emulated_queue(&job, stream);
     if (error) emulated_error = error;
 }
 
-#define LAUNCH(kernel, grid, block, stream, ...)                                                                       \
-    emulated_submit(#kernel, (grid), (block), (void *)(stream), [arguments = std::make_tuple(__VA_ARGS__)]() {         \
+#define LAUNCH_ROOM(kernel, grid, block, room, stream, ...)                                                            \
+    emulated_submit(#kernel, (grid), (block), (room), (void *)(stream), [arguments = std::make_tuple(__VA_ARGS__)]() { \
         std::apply([](const auto &...argument) { (kernel)(argument...); }, arguments);                                 \
     })
+#define LAUNCH(kernel, grid, block, stream, ...) LAUNCH_ROOM(kernel, grid, block, 0, stream, __VA_ARGS__)
+#define ROOM_ALLOWED(kernel, bytes) ((bytes) <= 227 << 10 ? cudaSuccess : cudaErrorUnknown) /* what 9.0 gives a block */
 #define LAUNCH_ERROR() ((cudaError_t)emulated_take_error())
 #define UNROLL
 #define UNROLL_BY(count)
@@ -134,6 +138,9 @@ void *emulated_shared(const void *site, size_t bytes);
 #define SHARED_ARRAY(type, name, count)                                                                                \
     static const char name##_site = 0;                                                                                 \
     type *name = (type *)emulated_shared(&name##_site, sizeof(type) * (count))
+
+void *emulated_room(void); /* of the launch */
+#define SHARED_ROOM(type, name) type *name = (type *)emulated_room()
 
 void emulated_barrier(void);
 int emulated_barrier_or(int predicate);
@@ -225,6 +232,79 @@ template <typename Half> static inline void multiply_add(Half, const unsigned *a
             Half x = {of.a[i / 2][k]}, y = {of.b[i % 2][k]};
             sum[i] = fmaf(widened(x), widened(y), sum[i]);
         }
+}
+
+/* ---- products of a warpgroup: the functions of kernels/cuda/warpgroup.cuh, which says what they do */
+
+/* Eight rows of eight columns are 128 bytes; `below`, `beside`: bytes to the next ones. */
+struct SharedMatrix {
+    const unsigned char *start;
+    unsigned below, beside;
+};
+
+static inline SharedMatrix shared_matrix(const void *start, unsigned below, unsigned beside)
+{
+    SharedMatrix made = {(const unsigned char *)start, below, beside};
+    return made;
+}
+
+static inline SharedMatrix rows_further(SharedMatrix m, unsigned rows)
+{
+    m.start += rows * 16;
+    return m;
+}
+
+/* A product that has not happened: what this lane has of a, and how its sums grow when it does. */
+struct EmulatedProduct {
+    unsigned short a[2][16];
+    SharedMatrix b;
+    int columns;
+    float *sum;
+    void (*add)(const EmulatedProduct &product);
+};
+void emulated_group_copies(void);
+void emulated_group_begin(void);
+void emulated_group_product(EmulatedProduct *product, const unsigned *a);
+void emulated_group_commit(void);
+void emulated_group_wait(const float *sum, int count);
+unsigned short emulated_element(const SharedMatrix &b, int row, int column);
+
+static inline void group_sees_copies()
+{
+    emulated_group_copies();
+}
+
+static inline void group_begin()
+{
+    emulated_group_begin();
+}
+
+static inline void group_commit()
+{
+    emulated_group_commit();
+}
+
+template <int COUNT> static inline void group_wait(float *sum)
+{
+    emulated_group_wait(sum, COUNT);
+}
+
+template <typename Half> static inline void emulated_add(const EmulatedProduct &product)
+{
+    int column = emulated_lane() % 4 * 2;
+    for (int i = 0; i < product.columns / 2; i++)
+        for (int k = 0; k < 16; k++) {
+            Half x = {product.a[i / 2 % 2][k]}, y = {emulated_element(product.b, k, i / 4 * 8 + column + i % 2)};
+            product.sum[i] = fmaf(widened(x), widened(y), product.sum[i]);
+        }
+}
+
+template <int N, typename Half>
+static inline void group_multiply_add(Half, const unsigned *a, SharedMatrix b, float *sum)
+{
+    EmulatedProduct product;
+    product.b = b, product.columns = N, product.sum = sum, product.add = emulated_add<Half>;
+    emulated_group_product(&product, a);
 }
 
 /* ---- atomics and arithmetic */
