@@ -102,9 +102,16 @@ set(cuda_objects)
 foreach(source ${cuda_kernels})
   get_filename_component(stem ${source} NAME_WE)
   set(object ${CMAKE_BINARY_DIR}/cuda/${stem}.o)
+  set(codes ${cuda_codes})
+  if(stem MATCHES wgmma) # products of warpgroups are no part of the 9.0 that later GPUs share
+    list(TRANSFORM codes REPLACE "compute_90,code=sm_90$" "compute_90a,code=sm_90a")
+    if(codes MATCHES "code=sm_90a")
+      list(APPEND codes -DTOWERS_SM_90A=1)
+    endif()
+  endif()
   add_custom_command(OUTPUT ${object}
     COMMAND ${CMAKE_COMMAND} -DLOG=${CMAKE_BINARY_DIR}/cuda/${stem}.log -P ${CMAKE_SOURCE_DIR}/cmake/nvcc_logged.cmake --
-            ${TOWERS_NVCC} ${cuda_flags} -Xptxas=-v ${cuda_codes} -MD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
+            ${TOWERS_NVCC} ${cuda_flags} -Xptxas=-v ${codes} -MD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
     DEPENDS ${source} DEPFILE ${object}.d COMMENT "nvcc ${stem}.cu" VERBATIM)
   list(APPEND cuda_objects ${object})
 endforeach()

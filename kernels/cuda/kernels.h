@@ -61,6 +61,13 @@ enum { DIRECT_DW_SM = 80 };
 bool kernel_conv_direct_dw_takes(const DirectConv *conv);
 size_t kernel_conv_direct_dw_bytes(const DirectConv *conv);
 cudaError_t kernel_conv_direct_dw(const DirectConv *conv, void *workspace, cudaStream_t stream);
+/* The same by warpgroups (conv_wgmma_dw.cu), for GPUs with WGMMA_DW_SM and no other. */
+enum { WGMMA_DW_SM = 90 };
+bool kernel_conv_wgmma_dw_takes(const DirectConv *conv);
+size_t kernel_conv_wgmma_dw_bytes(const DirectConv *conv);
+cudaError_t kernel_conv_wgmma_dw(const DirectConv *conv, void *workspace, cudaStream_t stream);
+/* Both end with this: the packed f32 gradient `w` is the sum of `count` parts, in their order. */
+cudaError_t kernel_conv_dw_add(const float *parts, uint32_t count, const Tensor *w, cudaStream_t stream);
 
 /* ---- channels: `c` channels of every pixel from channel `from_channel` of one to `to_channel` of the other */
 cudaError_t kernel_copy_channels(const Tensor *from, int32_t from_channel, const Tensor *to, int32_t to_channel,

@@ -2,6 +2,7 @@
  * library's plans on the fake GPU: by time, from the cache, from the choices of a run. */
 
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/kernels.h"
 #include "kernels/cuda/plan_cache.h"
 #include "tests/gpu/fake_cuda/fake_gpu.h"
 #include "tests/support/reference.h"
@@ -135,6 +136,14 @@ static void task_text(const Row *row, Dtype dtype, const char *of, char *text, s
              dtype_name(dtype), shape_text(x), shape_text(w), k->stride_h, k->stride_w, k->pad_h, k->pad_w, of);
 }
 
+/* How the name of a task ends that has candidates of ours; on this GPU gradients have one of warpgroups, too. */
+static const char *own_text(const Row *row, char *text, size_t bytes)
+{
+    bool wgmma = row->kind == OP_CONV_DW && row->window.stride_h == 1 && cuda_device(&device)->sm == WGMMA_DW_SM;
+    snprintf(text, bytes, " of %d%s", row->x.c, wgmma ? " wgmma" : "");
+    return text;
+}
+
 static const char *plan_in_cache(const Row *row, Dtype dtype, const char *of)
 {
     char text[256];
@@ -150,7 +159,7 @@ static void conv_prepare(Conv *c, char *chosen, size_t bytes)
     if (kernel->prepare(&device, &c->call) != OK) fail_msg("%s: %s", c->call.name, status_message());
     kernel->explain(&device, &c->call, &choice);
     snprintf(chosen, bytes, "%s", choice.name);
-    if (strcmp(chosen, "direct") == 0) c->rounded = c->dtype;
+    if (strncmp(chosen, "direct", 6) == 0) c->rounded = c->dtype;
 }
 
 /* Every element within a rounding of the sum in double precision. */
@@ -176,18 +185,25 @@ static void conv_check(Conv *c)
 
 /* ---- results */
 
-static void check_row(const Row *row, Dtype dtype)
+static void check_row(const Row *row, Dtype dtype, const char *plan)
 {
     Conv c;
-    char task[256], of[16], chosen[256];
-    snprintf(of, sizeof of, " of %d", row->x.c);
-    task_text(row, dtype, of, task, sizeof task);
-    assert_int_equal(plan_cache_add(cuda_device(&device)->plans, task, "direct", -1), OK);
+    char task[256], of[24], chosen[256];
+    task_text(row, dtype, own_text(row, of, sizeof of), task, sizeof task);
+    assert_int_equal(plan_cache_add(cuda_device(&device)->plans, task, plan, -1), OK);
     conv_create(&c, row, dtype);
     conv_prepare(&c, chosen, sizeof chosen);
-    if (strcmp(chosen, "direct") != 0) fail_msg("%s: '%s'", row->name, chosen);
+    if (strcmp(chosen, plan) != 0) fail_msg("%s: '%s'", row->name, chosen);
     conv_check(&c);
     conv_destroy(&c);
+}
+
+static void check_rows(const Row *rows, size_t count, const char *plan)
+{
+    for (size_t i = 0; i < count; i++) {
+        check_row(&rows[i], DTYPE_BF16, plan);
+        check_row(&rows[i], DTYPE_F16, plan);
+    }
 }
 
 TEST_WITH(test_results, setup, teardown)
@@ -218,10 +234,26 @@ TEST_WITH(test_results, setup, teardown)
         {"dw of 3x3, packed, one channel", OP_CONV_DW, {3, 1, 8, 32}, 1, 8, {3, 3, 1, 1, 1, 1, false}},
         {"dw of 3x3, twelve out", OP_CONV_DW, {2, 32, 7, 9}, 32, 12, {3, 3, 1, 1, 1, 1, false}},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        check_row(&rows[i], DTYPE_BF16);
-        check_row(&rows[i], DTYPE_F16);
-    }
+    check_rows(rows, sizeof rows / sizeof *rows, "direct");
+}
+
+/* By products of warpgroups, whose emulation reads shared memory no earlier than a GPU may. */
+TEST_WITH(test_results_of_warpgroups, setup, teardown)
+{
+    static const Row rows[] = {
+        {"as Inception's second", OP_CONV_DW, {3, 32, 11, 34}, 32, 32, {3, 3, 1, 1, 0, 0, false}},
+        {"as Inception's third", OP_CONV_DW, {2, 32, 9, 35}, 32, 64, {3, 3, 1, 1, 1, 1, false}},
+        {"as Inception's fifth", OP_CONV_DW, {2, 80, 9, 13}, 80, 192, {3, 3, 1, 1, 0, 0, false}},
+        {"8 in, 40 out, many images", OP_CONV_DW, {37, 8, 3, 5}, 8, 40, {3, 3, 1, 1, 1, 1, false}},
+        {"16 in, 24 out, wide padding", OP_CONV_DW, {1, 16, 5, 40}, 16, 24, {3, 3, 1, 1, 2, 2, false}},
+        {"64 in, 72 out, padded across", OP_CONV_DW, {5, 64, 6, 33}, 64, 72, {3, 3, 1, 1, 0, 1, false}},
+        {"40 in, 8 out, smaller than the window", OP_CONV_DW, {2, 40, 1, 2}, 40, 8, {3, 3, 1, 1, 1, 1, false}},
+        {"72 in, 136 out, rows of one pixel", OP_CONV_DW, {9, 72, 5, 1}, 72, 136, {3, 3, 1, 1, 1, 1, false}},
+        {"32 in, 64 out, several blocks", OP_CONV_DW, {8, 32, 14, 15}, 32, 64, {3, 3, 1, 1, 1, 1, false}},
+        {"packed, one channel", OP_CONV_DW, {3, 1, 8, 32}, 1, 8, {3, 3, 1, 1, 1, 1, false}},
+        {"twelve out", OP_CONV_DW, {2, 32, 7, 9}, 32, 12, {3, 3, 1, 1, 1, 1, false}},
+    };
+    check_rows(rows, sizeof rows / sizeof *rows, "direct wgmma");
 }
 
 /* ---- the choice */
@@ -319,20 +351,56 @@ TEST_WITH(test_only_for_few_channels, setup, teardown)
         {"dw, a large window", OP_CONV_DW, {1, 8, 9, 9}, 8, 8, {5, 5, 1, 1, 2, 2, false}},
         {"dw, two strides", OP_CONV_DW, {1, 8, 9, 9}, 8, 8, {3, 3, 1, 2, 1, 1, false}},
         {"dw, a stride and 16 channels", OP_CONV_DW, {1, 16, 9, 9}, 16, 8, {3, 3, 2, 2, 1, 1, false}},
+        {"dw, 88 channels", OP_CONV_DW, {1, 88, 9, 9}, 88, 8, {3, 3, 1, 1, 1, 1, false}},
+        {"dw, 264 channels out", OP_CONV_DW, {1, 8, 9, 9}, 8, 264, {3, 3, 1, 1, 1, 1, false}},
+        {"dw, rows as long as shared memory", OP_CONV_DW, {1, 80, 3, 700}, 80, 8, {3, 3, 1, 1, 1, 1, false}},
+    };
+    static const Row older[] = {
         {"dw, 40 channels", OP_CONV_DW, {1, 40, 9, 9}, 40, 8, {3, 3, 1, 1, 1, 1, false}},
         {"dw, 72 channels out", OP_CONV_DW, {1, 8, 9, 9}, 8, 72, {3, 3, 1, 1, 1, 1, false}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) refused(&rows[i]);
+    cuda_device(&device)->sm = 80; /* no warpgroups */
+    for (size_t i = 0; i < sizeof older / sizeof *older; i++) refused(&older[i]);
+    cuda_device(&device)->sm = 100;
+    for (size_t i = 0; i < sizeof older / sizeof *older; i++) refused(&older[i]);
 }
 
 static const Row gradient = {"gradient", OP_CONV_DW, {2, 32, 9, 9}, 32, 64, {3, 3, 1, 1, 1, 1, false}};
+static const Row wide = {"wide gradient", OP_CONV_DW, {2, 80, 5, 6}, 80, 72, {3, 3, 1, 1, 0, 0, false}};
 
 TEST_WITH(test_gradient_is_taken_if_faster, setup, teardown)
 {
     char chosen[256];
+    cuda_device(&device)->sm = 80;
     choice(&gradient, 1000, 100, chosen, sizeof chosen);
     assert_string_equal(chosen, "direct");
     assert_string_equal(plan_in_cache(&gradient, DTYPE_BF16, " of 32"), "direct");
+}
+
+/* Both of ours are asked where there is a choice, whatever an older cache or one of another GPU says. */
+TEST_WITH(test_warpgroups_are_taken_if_faster, setup, teardown)
+{
+    char chosen[256], old[256];
+    task_text(&wide, DTYPE_BF16, "", old, sizeof old);
+    assert_int_equal(plan_cache_add(cuda_device(&device)->plans, old, "engine 4 knobs", 900), OK);
+    choice(&wide, 1000, 100, chosen, sizeof chosen);
+    assert_string_equal(chosen, "direct wgmma");
+    assert_string_equal(plan_in_cache(&wide, DTYPE_BF16, " of 80 wgmma"), "direct wgmma");
+    choice(&gradient, 1000, 100, chosen, sizeof chosen);
+    assert_memory_equal(chosen, "direct", 6);
+    assert_string_equal(plan_in_cache(&gradient, DTYPE_BF16, " of 32 wgmma"), chosen);
+}
+
+/* A cache with that name goes with its user to other GPUs. */
+TEST_WITH(test_warpgroups_need_hopper, setup, teardown)
+{
+    char chosen[256], task[256];
+    cuda_device(&device)->sm = 100;
+    task_text(&gradient, DTYPE_BF16, " of 32", task, sizeof task);
+    assert_int_equal(plan_cache_add(cuda_device(&device)->plans, task, "direct wgmma", -1), OK);
+    choice(&gradient, 1000, 100, chosen, sizeof chosen);
+    assert_string_equal(chosen, "direct");
 }
 
 /* Turing has no products of bf16, and no copies that do not wait. */

@@ -244,6 +244,14 @@ BOUNDED dw_add_kernel(const float *parts, uint32_t count, uint32_t vectors, floa
     }
 }
 
+cudaError_t kernel_conv_dw_add(const float *parts, uint32_t count, const Tensor *w, cudaStream_t stream)
+{
+    uint32_t vectors = (uint32_t)(shape_count(w->shape) / 4);
+    LAUNCH(dw_add_kernel, (uint32_t)ceil_divided(vectors, WARP), BLOCK, stream, parts, count, vectors,
+           (float *)w->data);
+    return LAUNCH_ERROR();
+}
+
 /* ---- host */
 
 struct DwPlan {
@@ -336,8 +344,5 @@ cudaError_t kernel_conv_direct_dw(const DirectConv *c, void *workspace, cudaStre
         dw_launch<F16>(plan, o, stream);
     else
         dw_launch<BF16>(plan, o, stream);
-    uint32_t vectors = (uint32_t)(shape_count(c->w.shape) / 4);
-    LAUNCH(dw_add_kernel, (uint32_t)ceil_divided(vectors, WARP), BLOCK, stream, (const float *)workspace, plan.parts,
-           vectors, (float *)c->w.data);
-    return LAUNCH_ERROR();
+    return kernel_conv_dw_add(o.parts, plan.parts, &c->w, stream);
 }

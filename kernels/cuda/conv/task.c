@@ -7,7 +7,7 @@
 
 /* Plans of cuDNN, more of them where much depends on the choice. */
 enum { FEW_CANDIDATES = 10, CUDNN_CANDIDATES = 22, PRODUCT_CANDIDATES = 4 };
-enum { CANDIDATES = CUDNN_CANDIDATES + PRODUCT_CANDIDATES + 1 /* direct */ };
+enum { CANDIDATES = CUDNN_CANDIDATES + PRODUCT_CANDIDATES + 2 /* direct */ };
 static const double LARGE_PRODUCTS = 2e10; /* 0.1 ms of an H200 */
 static const size_t WORKSPACE_MAX = (size_t)512 << 20;
 
@@ -79,6 +79,13 @@ static bool direct_fits(const Device *device, const TaskSpec *s)
     return s->kind == CUDNN_CONV_FILTER && cores && kernel_conv_direct_dw_takes(&direct);
 }
 
+static bool wgmma_fits(const Device *device, const TaskSpec *s)
+{
+    DirectConv direct = direct_of(s);
+    if (s->kind != CUDNN_CONV_FILTER || s->dense || conv_groups(s->x, s->w) > 1) return false;
+    return cuda_device(device)->sm == WGMMA_DW_SM && kernel_conv_wgmma_dw_takes(&direct);
+}
+
 static Status graph_create(Device *device, const TaskSpec *s, bool ends, CudnnGraph **made)
 {
     const CudnnSpec spec = {s->kind,         s->x,           s->w, s->y, s->dtype, s->window, s->accumulate,
@@ -103,6 +110,13 @@ static void offer_direct(TaskChoice *c)
     Task task = {.direct = direct_of(c->spec), .w_dtype = own_w_dtype(c->spec)};
     task.direct_dw = c->spec->kind == CUDNN_CONV_FILTER;
     if (task.direct_dw) task.workspace_bytes = kernel_conv_direct_dw_bytes(&task.direct);
+    c->candidate[c->count++] = task;
+}
+
+static void offer_wgmma(TaskChoice *c)
+{
+    Task task = {.direct = direct_of(c->spec), .direct_dw = true, .wgmma = true, .w_dtype = own_w_dtype(c->spec)};
+    task.workspace_bytes = kernel_conv_wgmma_dw_bytes(&task.direct);
     c->candidate[c->count++] = task;
 }
 
@@ -160,19 +174,23 @@ static Status offer_all(TaskChoice *c, Device *device, bool first)
     Status st = offer_plans(c, device, first ? 1 : large ? CUDNN_CANDIDATES : FEW_CANDIDATES);
     if (st == ERR_MEMORY) return st;
     if (!first && direct_fits(device, s)) offer_direct(c); /* last: the first is taken where nothing can be timed */
+    if (!first && wgmma_fits(device, s)) offer_wgmma(c);
     return c->count ? OK : st;
 }
 
 /* ---- the plan cache */
 
-static const char DIRECT[] = "direct", ENDS[] = "ends ";
+static const char DIRECT[] = "direct", WGMMA[] = "direct wgmma", ENDS[] = "ends ";
 
 void task_plan_text(const Task *task, char *text, size_t bytes)
 {
     if (task->product)
         product_plan_text(task->product, text, bytes);
     else
-        snprintf(text, bytes, "%s%s", task->ends ? ENDS : "", task->plan ? cudnn_plan_text(task->plan) : DIRECT);
+        snprintf(text, bytes, "%s%s", task->ends ? ENDS : "",
+                 task->plan    ? cudnn_plan_text(task->plan)
+                 : task->wgmma ? WGMMA
+                               : DIRECT);
 }
 
 /* A plan from the cache; one that this library refuses, or that breaks a rule, is no failure: it is found anew. */
@@ -186,6 +204,11 @@ static bool offer_named(TaskChoice *c, Device *device, const char *text)
     if (strcmp(text, DIRECT) == 0) {
         if (!direct_fits(device, c->spec)) return false;
         offer_direct(c);
+        return true;
+    }
+    if (strcmp(text, WGMMA) == 0) {
+        if (!wgmma_fits(device, c->spec)) return false;
+        offer_wgmma(c);
         return true;
     }
     if (strncmp(text, "product", 7) == 0) {
@@ -298,9 +321,10 @@ static void task_name(const Device *device, const TaskSpec *s, char *text, size_
 {
     static const char *const kinds[] = {"forward", "data", "filter"};
     bool tf32 = s->dtype == DTYPE_F32 && device->config.tf32;
-    char of[16] = "";
-    if (direct_fits(device, s))
-        snprintf(of, sizeof of, " of %d", s->channels); /* with 8 of 8 it has other candidates */
+    char of[24] = "";
+    bool wgmma = wgmma_fits(device, s);
+    if (wgmma || direct_fits(device, s)) /* with 8 of 8, or on another GPU, it has other candidates */
+        snprintf(of, sizeof of, " of %d%s", s->channels, wgmma ? " wgmma" : "");
     char window[WINDOW_TEXT_BYTES];
     snprintf(text, bytes, "%s %s x %s w %s %s%s%s%s%s%s", kinds[s->kind], tf32 ? "tf32" : dtype_name(s->dtype),
              shape_text(s->x), shape_text(s->w), window_text(&s->window, window), s->accumulate ? " add" : "",
@@ -358,7 +382,9 @@ Status task_run(Device *device, const Task *task, void *x, void *w, void *y, voi
     cudaStream_t stream = cuda_stream(device, STREAM_COMPUTE);
     DirectConv direct = task->direct;
     direct.x.data = x, direct.w.data = w, direct.y.data = y;
-    if (task->direct_dw)
+    if (task->wgmma)
+        TRY_CUDA(kernel_conv_wgmma_dw(&direct, workspace, stream));
+    else if (task->direct_dw)
         TRY_CUDA(kernel_conv_direct_dw(&direct, workspace, stream));
     else
         TRY_CUDA(kernel_conv_direct(&direct, stream));

@@ -29,6 +29,7 @@ typedef struct Task {
     bool ends;            /* the plan adds the bias and applies the ReLU; else whoever runs the task does */
     DirectConv direct;    /* if there is neither; without data */
     bool direct_dw;       /* it is the gradient of the weights */
+    bool wgmma;           /* by products of warpgroups */
     Dtype w_dtype;        /* of w: spec.dtype, except that all but cuDNN write the gradient of the weights in f32 */
     size_t workspace_bytes;
 } Task;
