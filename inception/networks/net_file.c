@@ -5,7 +5,7 @@
 /* ---- building */
 
 /* All refusals as one message. */
-static Status refusals_fail(const OnnxFile *file, const OnnxSurvey *s)
+static Status refusals_fail(const NetFile *n, const OnnxSurvey *s)
 {
     char list[STATUS_MESSAGE_BYTES - TEXT_BYTES];
     Text text = text_start(list, sizeof list);
@@ -17,7 +17,12 @@ static Status refusals_fail(const OnnxFile *file, const OnnxSurvey *s)
         text_add(&text, ": %s", r->reason);
     }
     if (s->more) text_add(&text, "\n  and %d more nodes", s->more);
-    return FAIL(ERR_ARG, "'%s' has nodes that this program cannot train:%s", file->path, list);
+    if (n->form.open)
+        text_add(&text,
+                 "\n  the file leaves the side of its image open, and %d was tried: if its layers are for another one, "
+                 "export it with that",
+                 n->form.side);
+    return FAIL(ERR_ARG, "'%s' has nodes that this program cannot train:%s", n->file->path, list);
 }
 
 /* Walks the file once; `first` fills the survey. */
@@ -40,7 +45,7 @@ static Status network_walk(const NetFile *n, Graph *g, const ModelOptions *optio
     walk_run(&walk);
     TRY_OUT(walk.status);
     if (!survey->refusal_count) onnx_logits(&walk, heads);
-    TRY_OUT(refusals_fail(n->file, survey));
+    TRY_OUT(refusals_fail(n, survey));
 out:
     walk_close(&walk);
     return st;

@@ -18,6 +18,9 @@ static CurveSettings settings_of(OnnxWalk *w, const OnnxNode *node)
     if (!strcmp(node->type, "LeakyRelu")) return (CurveSettings){onnx_float(node, "alpha", 0.01), 0};
     if (!strcmp(node->type, "HardSigmoid"))
         return (CurveSettings){onnx_float(node, "alpha", 0.2), onnx_float(node, "beta", 0.5)};
+    if (!strcmp(node->type, "Selu")) /* both as ONNX has them */
+        return (CurveSettings){onnx_float(node, "alpha", 1.67326319217681884765625),
+                               onnx_float(node, "gamma", 1.05070102214813232421875)};
     return (CurveSettings){onnx_float(node, "alpha", 1), 0};
 }
 

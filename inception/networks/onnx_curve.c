@@ -54,6 +54,10 @@ static double f_softplus(double x)
 {
     return x > 30 ? x : log1p(exp(x));
 }
+static double f_mish(double x)
+{
+    return x * tanh(f_softplus(x));
+}
 static double f_sign(double x)
 {
     return x > 0 ? 1 : x < 0 ? -1 : 0;
@@ -96,23 +100,12 @@ Curve curve_identity(void)
 static const struct {
     const char *type;
     double (*f)(double);
-} plain[] = {{"Relu", f_relu},
-             {"Sigmoid", f_sigmoid},
-             {"HardSwish", f_hard_swish},
-             {"Tanh", tanh},
-             {"Erf", erf},
-             {"Exp", exp},
-             {"Softplus", f_softplus},
-             {"Neg", f_negative},
-             {"Sqrt", sqrt},
-             {"Abs", fabs},
-             {"Sign", f_sign},
-             {"Swish", f_silu},
-             {"Log", log},
-             {"Reciprocal", f_reciprocal},
-             {"Softsign", f_softsign},
-             {"Gelu", f_gelu},
-             {"GeluTanh", f_gelu_tanh}};
+} plain[] = {{"Relu", f_relu},         {"Sigmoid", f_sigmoid}, {"HardSwish", f_hard_swish},
+             {"Tanh", tanh},           {"Erf", erf},           {"Exp", exp},
+             {"Softplus", f_softplus}, {"Mish", f_mish},       {"Neg", f_negative},
+             {"Sqrt", sqrt},           {"Abs", fabs},          {"Sign", f_sign},
+             {"Swish", f_silu},        {"Log", log},           {"Reciprocal", f_reciprocal},
+             {"Softsign", f_softsign}, {"Gelu", f_gelu},       {"GeluTanh", f_gelu_tanh}};
 
 static bool settled(const char *type, CurveSettings s, double x, double *y)
 {
@@ -124,6 +117,8 @@ static bool settled(const char *type, CurveSettings s, double x, double *y)
         *y = clipped(s.a * x + s.b, 0, 1);
     else if (!strcmp(type, "Elu"))
         *y = x > 0 ? x : s.a * expm1(x);
+    else if (!strcmp(type, "Selu"))
+        *y = s.b * (x > 0 ? x : s.a * expm1(x));
     else if (!strcmp(type, "Celu"))
         *y = x > 0 ? x : s.a * expm1(x / s.a);
     else
@@ -131,15 +126,21 @@ static bool settled(const char *type, CurveSettings s, double x, double *y)
     return true;
 }
 
-bool curve_apply(const char *type, CurveSettings settings, Curve *curve)
+CurveFunction *curve_function(const char *type)
 {
     for (size_t k = 0; k < sizeof plain / sizeof *plain; k++)
-        if (!strcmp(plain[k].type, type)) {
-            for (int i = 0; i < CURVE_PLACES; i++) curve->y[i] = plain[k].f(curve->y[i]);
-            return true;
-        }
+        if (!strcmp(plain[k].type, type)) return plain[k].f;
+    return NULL;
+}
+
+bool curve_apply(const char *type, CurveSettings settings, Curve *curve)
+{
+    CurveFunction *f = curve_function(type);
     for (int i = 0; i < CURVE_PLACES; i++)
-        if (!settled(type, settings, curve->y[i], &curve->y[i])) return false;
+        if (f)
+            curve->y[i] = f(curve->y[i]);
+        else if (!settled(type, settings, curve->y[i], &curve->y[i]))
+            return false;
     return true;
 }
 
@@ -174,14 +175,37 @@ static Value relu_square(Graph *g, Value x)
     return square(g, relu(g, x));
 }
 
+/* tanh(softplus(x)) = (1 - s^2) / (1 + s^2), s = 1 / (1 + e^x) */
+static Value mish(Graph *g, Value x)
+{
+    Value s = square(g, sigmoid(g, affine(g, x, -1, 0)));
+    return mul(g, x, mul(g, affine(g, s, -1, 1), power(g, affine(g, s, 1, 1), -1)));
+}
+
+/* e^x - 1 = 2 h / (1 - h), h = tanh(x / 2), for x < 0; it is 0 elsewhere. */
+static Value elu(Graph *g, Value x, float alpha)
+{
+    Value up = relu(g, x), h = tanh_of(g, affine(g, sub(g, x, up), 0.5f, 0));
+    return add(g, up, mul(g, affine(g, h, 2 * alpha, 0), power(g, affine(g, h, -1, 1), -1)));
+}
+
 /* In the order in which they are tried. */
 static const struct {
     double (*f)(double);
     Value (*build)(Graph *, Value);
-} functions[] = {
-    {f_identity, identity},         {f_relu, relu},  {f_relu6, relu6},         {f_silu, silu},
-    {f_hard_swish, hard_swish},     {f_gelu, gelu},  {f_gelu_tanh, gelu_tanh}, {f_sigmoid, sigmoid},
-    {f_hard_sigmoid, hard_sigmoid}, {tanh, tanh_of}, {f_square, square},       {f_relu_square, relu_square}};
+} functions[] = {{f_identity, identity},
+                 {f_relu, relu},
+                 {f_relu6, relu6},
+                 {f_silu, silu},
+                 {f_hard_swish, hard_swish},
+                 {f_gelu, gelu},
+                 {f_gelu_tanh, gelu_tanh},
+                 {f_sigmoid, sigmoid},
+                 {f_hard_sigmoid, hard_sigmoid},
+                 {tanh, tanh_of},
+                 {f_square, square},
+                 {f_relu_square, relu_square},
+                 {f_mish, mish}};
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 
 /* Constants in files have 24 bits. */
@@ -202,6 +226,13 @@ static bool fits(const Curve *curve, const double *f, double *scale, double *shi
     if (!(fabs(*scale) > 0) || !isfinite(*shift)) return false;
     for (int i = 0; i < CURVE_PLACES; i++)
         if (!near(curve->y[i], *scale * f[i] + *shift, fmin(fabs(*scale), 1))) return false;
+    return true;
+}
+
+static bool is_reciprocal(const Curve *curve)
+{
+    for (int i = 0; i < CURVE_PLACES; i++)
+        if (!isfinite(1 / curve->y[i]) || !near(1 / curve->y[i], curve_place(i), 0)) return false;
     return true;
 }
 
@@ -275,5 +306,25 @@ bool curve_build(Graph *g, Value x, const Curve *curve, Value *y)
         *y = leaky_relu(g, x, (float)alpha);
         return true;
     }
+    double rise = curve->y[CURVE_PLACES - 1] / curve_place(CURVE_PLACES - 1), depth = -curve->y[0] / rise;
+    for (int i = 0; i < CURVE_PLACES; i++) f[i] = curve_place(i) > 0 ? curve_place(i) : depth * expm1(curve_place(i));
+    if (depth > 0 && fits(curve, f, &scale, &shift) && shift == 0) {
+        *y = scaled(g, elu(g, x, (float)depth), scale, 0);
+        return true;
+    }
+    if (is_reciprocal(curve)) {
+        *y = power(g, x, -1);
+        return true;
+    }
     return line_build(g, x, curve, y);
+}
+
+bool curve_is_known(const Curve *curve)
+{
+    Graph *g;
+    Value y;
+    if (graph_create(&(GraphOptions){.compute = DTYPE_F32}, &g) != OK) return false;
+    bool known = curve_build(g, graph_input(g, "x", (Shape){1, 1, 1, 1}, DTYPE_F32), curve, &y);
+    graph_destroy(g);
+    return known;
 }

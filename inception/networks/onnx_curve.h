@@ -13,6 +13,9 @@ typedef struct Curve {
 double curve_place(int i); /* from -1e6 to 1e6, dense around 0 */
 Curve curve_identity(void);
 
+/* A function of one operand that needs no settings; NULL: `type` is none. */
+typedef double CurveFunction(double x);
+CurveFunction *curve_function(const char *type);
 /* The node's function of one operand, in place; false if `type` is none that is known. */
 typedef struct CurveSettings {
     double a, b; /* alpha and beta, or the limits of Clip */
@@ -24,3 +27,5 @@ Curve curve_constant(double value);
 
 /* Appends the ops that compute the curve of x; false if the graph has none. */
 bool curve_build(Graph *g, Value x, const Curve *curve, Value *y);
+/* Whether it has them. */
+bool curve_is_known(const Curve *curve);

@@ -13,7 +13,9 @@ static Fixed *result(OnnxWalk *w, const OnnxNode *node, int k, int rank, const i
     const char *source = NULL;
     for (int i = 0; i < node->in_count && strcmp(node->type, "Shape") != 0; i++) {
         const Fixed *in = walk_fixed(w, node, i);
-        if (in && !source) source = scalar_source(w, in);
+        const char *name = in ? scalar_source(w, in) : NULL;
+        if (name && source && in->count == 1 && strcmp(name, source) != 0 && !scalar_stays(w, node, in)) return NULL;
+        if (!source) source = name;
         if (!in || !in->from.absent || in->number) continue;
         *item = (OnnxItem){.known = KNOWN_LATER, .late = node}; /* its trained values are in another file */
         return NULL;
@@ -55,16 +57,12 @@ static bool viewed(OnnxWalk *w, const OnnxNode *node, const Fixed *from, int ran
 
 static double unary(const char *type, double x, bool *is)
 {
+    CurveFunction *f = curve_function(type);
     *is = true;
-    if (!strcmp(type, "Sqrt")) return sqrt(x);
-    if (!strcmp(type, "Neg")) return -x;
-    if (!strcmp(type, "Abs")) return fabs(x);
+    if (f) return f(x);
     if (!strcmp(type, "Floor")) return floor(x);
     if (!strcmp(type, "Ceil")) return ceil(x);
-    if (!strcmp(type, "Exp")) return exp(x);
-    if (!strcmp(type, "Reciprocal")) return 1 / x;
     if (!strcmp(type, "Not")) return x == 0;
-    if (!strcmp(type, "Relu")) return fmax(x, 0);
     *is = false;
     return 0;
 }
@@ -135,10 +133,52 @@ static bool fold_times_one(OnnxWalk *w, const OnnxNode *node)
     return false;
 }
 
+/* The function that a number is of the only one that is trained among these; false: there is none, or several. */
+static bool curve_of_trained(OnnxWalk *w, const OnnxNode *node, const Fixed **trained, Curve *curve)
+{
+    Curve own[2];
+    *trained = NULL;
+    for (int k = 0; k < node->in_count && k < 2; k++) {
+        const Fixed *f = walk_fixed(w, node, k);
+        bool is = f && scalar_of(w, f) == SCALAR_PARAMETER;
+        if (!f || f->count != 1 || (!is && (f->from.absent || f->source))) return false;
+        if (is && *trained && strcmp(f->name, (*trained)->name) != 0) return false;
+        own[k] = !is ? curve_constant(fixed_at(f, 0)) : f->curve ? *f->curve : curve_identity();
+        if (is) *trained = f;
+    }
+    *curve = own[0];
+    if (node->in_count == 1)
+        return *trained && curve_function(node->type) && curve_apply(node->type, (CurveSettings){0, 0}, curve);
+    return *trained && node->in_count == 2 && curve_combine(node->type, &own[0], &own[1], curve);
+}
+
+/* A number that is computed of one that is trained stays a function of that one: 1 - alpha, or the sigmoid of a gate. */
+static bool fold_of_trained(OnnxWalk *w, const OnnxNode *node)
+{
+    Curve curve;
+    const Fixed *of, *in[2];
+    Fixed *made = &w->item[node->out[0]].fixed;
+    bool is;
+    if (!curve_of_trained(w, node, &of, &curve)) return false;
+    *made = *of;
+    made->rank = 0;
+    for (int k = 0; k < node->in_count; k++) in[k] = walk_fixed(w, node, k);
+    for (int k = 0; k < node->in_count; k++) (void)spread_dims(in[k], &made->rank, made->dims);
+    made->curve = walk_memory(w, 1, sizeof *made->curve);
+    made->number = of->from.absent ? NULL : walk_memory(w, 1, sizeof *made->number);
+    if (!made->curve || (!made->number && !of->from.absent)) return true;
+    *made->curve = curve;
+    if (made->number)
+        *made->number = node->in_count == 1 ? unary(node->type, fixed_at(in[0], 0), &is)
+                                            : binary(node->type, fixed_at(in[0], 0), fixed_at(in[1], 0), false, &is);
+    w->item[node->out[0]].known = KNOWN_FIXED;
+    return true;
+}
+
 static bool fold_elements(OnnxWalk *w, const OnnxNode *node)
 {
     const Fixed *in[3];
-    if (fold_times_one(w, node)) return true;
+    if (fold_times_one(w, node) || fold_of_trained(w, node)) return true;
     int rank = 0, count = node->in_count;
     int64_t dims[NET_FILE_RANK] = {0};
     bool is = count >= 1 && count <= 3, where = !strcmp(node->type, "Where");

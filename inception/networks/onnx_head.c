@@ -41,6 +41,7 @@ Status onnx_image(const OnnxFile *file, ImageForm *form)
                     file->path, file->value[file->image].name, (int)element);
     *form = (ImageForm){.bytes = element == ELEMENT_UINT8,
                         .side = height ? (int32_t)height : USUAL_SIDE,
+                        .open = !height,
                         .channels = (int32_t)channels,
                         .batch = size[0]};
     memcpy(form->axes, last ? "NHWC" : "NCHW", sizeof form->axes);
@@ -96,6 +97,10 @@ static Value logits_of(OnnxWalk *w, int output)
 {
     const OnnxItem *item = &w->item[w->file->output[output]];
     Value v = walk_value(w, w->file->output[output]);
+    if (item->known == KNOWN_LATER) {
+        walk_refuse(w, item->late, "this constant cannot be computed here");
+        return (Value){0};
+    }
     if (item->known != KNOWN_ACTIVE && item->known != KNOWN_LOST)
         return graph_fail(w->g, ERR_ARG, "output '%s' does not depend on the image",
                           w->file->value[w->file->output[output]].name);

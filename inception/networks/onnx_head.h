@@ -9,6 +9,7 @@ typedef struct ImageForm {
     int32_t side, channels;
     int64_t batch; /* 0: any */
     bool bytes;    /* of 0 to 255 */
+    bool open;     /* the file does not say its side */
 } ImageForm;
 
 /* A side that the file leaves open is that of ImageNet. ERR_ARG if the input is no square image of 1 or 3 channels. */

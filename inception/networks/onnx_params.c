@@ -16,15 +16,20 @@ static Binding *binding_find(const OnnxSurvey *s, const char *name)
     return NULL;
 }
 
-bool walk_stays(OnnxWalk *w, const OnnxNode *node, const Fixed *fixed)
+bool walk_name_stays(OnnxWalk *w, const OnnxNode *node, const char *name)
 {
-    if (!w->first || !fixed->from.proto || walk_notes(w, fixed->name)->stays) return true;
-    if (binding_find(w->survey, fixed->name)) {
-        walk_refuse(w, node, "its numbers '%s' are trained by another node: export with optimize=False", fixed->name);
+    if (!w->first || walk_notes(w, name)->stays) return true;
+    if (binding_find(w->survey, name)) {
+        walk_refuse(w, node, "its numbers '%s' are trained by another node: export with optimize=False", name);
         return false;
     }
-    walk_notes(w, fixed->name)->stays = true;
+    walk_notes(w, name)->stays = true;
     return true;
+}
+
+bool walk_stays(OnnxWalk *w, const OnnxNode *node, const Fixed *fixed)
+{
+    return !fixed->from.proto || walk_name_stays(w, node, fixed->name);
 }
 
 /* Whether these numbers may be a parameter of this name; false: refused. */
@@ -37,7 +42,7 @@ static bool is_bindable(OnnxWalk *w, const OnnxNode *node, const Fixed *fixed)
             walk_refuse(w, node, "its weights are named '%s', as an input of every network here", fixed->name);
             return false;
         }
-    if (fixed->from.proto && !fixed->integer) return true;
+    if (fixed->from.proto && !fixed->integer && !fixed->curve) return true;
     walk_refuse(w, node, "its weights are computed by other nodes");
     return false;
 }

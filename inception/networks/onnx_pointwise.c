@@ -77,62 +77,96 @@ static Shape vector_of(OnnxWalk *w, Value v)
     return (Shape){1, graph_shape(w->g, v).c, 1, 1};
 }
 
-/* x * factor, or x + bias, of parameters. */
+/* What a node does with a value and parameters. */
+typedef struct Arithmetic {
+    bool known, sum, less; /* less: a Sub or Div */
+} Arithmetic;
+
+static Arithmetic arithmetic_of(const OnnxNode *node)
+{
+    bool sub = !strcmp(node->type, "Sub"), div = !strcmp(node->type, "Div");
+    bool sum = sub || !strcmp(node->type, "Add");
+    return (Arithmetic){sum || div || !strcmp(node->type, "Mul"), sum, sub || div};
+}
+
+/* Operand k, x, with parameters p, {1, c, 1, 1}: a Sub or Div of them becomes a sum or a product, in whichever order they stand. */
+static void give_with_params(OnnxWalk *w, const OnnxNode *node, int k, Value x, Value p)
+{
+    Arithmetic does = arithmetic_of(node);
+    AxisOrder order = walk_active(w, node, k)->order;
+    Value *turned = k == 0 ? &p : &x;
+    if (does.less) *turned = does.sum ? affine(w->g, *turned, -1, 0) : power(w->g, *turned, -1);
+    Shape like = graph_shape(w->g, x);
+    if (does.sum) p = graph_op(w->g, OP_CHANNEL_SPREAD, node->name, &p, 1, NULL, &like);
+    walk_give(w, node, graph_op(w->g, does.sum ? OP_ADD : OP_MUL, node->name, (Value[]){x, p}, 2, NULL, NULL), &order);
+}
+
+/* Factors, or terms, that are parameters. */
 static void of_channels(OnnxWalk *w, const OnnxNode *node, int k, const Fixed *f)
 {
-    bool times = !strcmp(node->type, "Mul");
-    AxisOrder order = walk_active(w, node, k)->order;
+    Arithmetic does = arithmetic_of(node);
     Value x = walk_value(w, node->in[k]);
     if (!x.id) return;
-    if (!times && strcmp(node->type, "Add") != 0) {
-        walk_refuse(w, node, "a number for each channel can be added or multiplied, and nothing else");
+    if (!does.known) {
+        walk_refuse(w, node,
+                    "a number for each channel can be added, subtracted, multiplied or divided by, and nothing else");
         return;
     }
-    Wanted wanted = {
-        .shape = vector_of(w, x), .rank = f->rank >= 3 ? 3 : 1, .init = {times ? INIT_CONSTANT : INIT_ZERO, times}};
+    Wanted wanted = {.shape = vector_of(w, x),
+                     .rank = f->rank >= 3 ? 3 : 1,
+                     .init = {does.sum ? INIT_ZERO : INIT_CONSTANT, !does.sum}};
     Value p = walk_param(w, node, f, wanted);
-    if (!p.id) return;
-    Shape shape = graph_shape(w->g, x);
-    Value in[] = {x, times ? p : graph_op(w->g, OP_CHANNEL_SPREAD, node->name, &p, 1, NULL, &shape)};
-    walk_give(w, node, graph_op(w->g, times ? OP_MUL : OP_ADD, node->name, in, 2, NULL, NULL), &order);
+    if (p.id) give_with_params(w, node, k, x, p);
 }
 
 /* ---- single numbers */
 
 /* The parameter as one equal number for each channel of x. */
-static Value scalar_param(OnnxWalk *w, const OnnxNode *node, const Fixed *f, Value x, bool times)
+static Value scalar_param(OnnxWalk *w, const OnnxNode *node, const Fixed *f, Value x, Init init)
 {
-    Wanted wanted = {.shape = {1, 1, 1, 1},
-                     .rank = f->from.rank > 1 ? f->from.rank : 1,
-                     .init = {times ? INIT_CONSTANT : INIT_ZERO, times},
-                     .scalar = true};
+    Wanted wanted = {.shape = {1, 1, 1, 1}, .rank = f->from.rank > 1 ? f->from.rank : 1, .init = init, .scalar = true};
     int32_t channels = graph_shape(w->g, x).c;
-    Value p = walk_param(w, node, f, wanted);
-    return p.id && channels > 1 ? spread_to(w->g, p, (Shape){1, channels, 1, 1}) : p;
+    Fixed itself = *f;
+    itself.curve = NULL;
+    Value p = walk_param(w, node, &itself, wanted), made;
+    if (p.id && channels > 1) p = spread_to(w->g, p, (Shape){1, channels, 1, 1});
+    return p.id && f->curve && curve_build(w->g, p, f->curve, &made) ? made : p;
 }
 
 /* Adds or multiplies operand k and a single number of the file that is trained, as one parameter; false: the number is none. */
 static bool scalar_trains(OnnxWalk *w, const OnnxNode *node, int k)
 {
     const Fixed *f = walk_fixed(w, node, 1 - k);
-    AxisOrder order = walk_active(w, node, k)->order;
-    bool add = !strcmp(node->type, "Add"), sub = !strcmp(node->type, "Sub"), times = !strcmp(node->type, "Mul"),
-         div = !strcmp(node->type, "Div");
-    if (!(add || sub || times || div) || f->rank > order.rank || f->from.rank > 4) return false;
-    if (scalar_of(w, f) != SCALAR_PARAMETER) return false;
+    Arithmetic does = arithmetic_of(node);
+    if (!does.known || f->rank > walk_active(w, node, k)->order.rank || f->from.rank > 4) return false;
+    if (scalar_of(w, f) != SCALAR_PARAMETER || (f->curve && !curve_is_known(f->curve))) return false;
     Value x = walk_value(w, node->in[k]);
-    if (!x.id) return true;
-    Value p = scalar_param(w, node, f, x, times || div);
-    if (!p.id) return true;
-    if (div && k == 0) p = power(w->g, p, -1);
-    if (div && k == 1) x = power(w->g, x, -1);
-    if (sub && k == 0) p = affine(w->g, p, -1, 0);
-    if (sub && k == 1) x = affine(w->g, x, -1, 0);
-    Shape like = graph_shape(w->g, x);
-    if (add || sub) p = graph_op(w->g, OP_CHANNEL_SPREAD, node->name, &p, 1, NULL, &like);
-    walk_give(w, node, graph_op(w->g, add || sub ? OP_ADD : OP_MUL, node->name, (Value[]){x, p}, 2, NULL, NULL),
-              &order);
+    Init init = {does.sum ? INIT_ZERO : INIT_CONSTANT, !does.sum};
+    Value p = x.id ? scalar_param(w, node, f, x, init) : x;
+    if (p.id) give_with_params(w, node, k, x, p);
     return true;
+}
+
+/* Below 0 a line whose slope is trained, one for all channels or one for each. */
+void build_prelu(OnnxWalk *w, const OnnxNode *node)
+{
+    const Fixed *f = walk_fixed(w, node, 1);
+    Active *a = walk_active(w, node, 0);
+    Value x = a ? walk_value(w, node->in[0]) : (Value){0}, p = {0};
+    bool one = f && f->count == 1 && f->from.rank <= 4, each = a && f && fixed_is_of_channels(f, &a->order);
+    if (!x.id || !(one || each)) {
+        walk_refuse(w, node, "expected a slope of the file, one or one for each channel");
+        return;
+    }
+    AxisOrder order = a->order;
+    Init init = {INIT_CONSTANT, 0.25f}; /* PyTorch's */
+    if (one)
+        p = scalar_param(w, node, f, x, init);
+    else
+        p = walk_param(w, node, f, (Wanted){.shape = vector_of(w, x), .rank = f->rank >= 3 ? 3 : 1, .init = init});
+    if (!p.id) return;
+    Value up = relu(w->g, x);
+    walk_give(w, node, add(w->g, up, mul(w->g, sub(w->g, x, up), p)), &order);
 }
 
 /* ---- the image's normalization */

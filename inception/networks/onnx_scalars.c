@@ -72,12 +72,13 @@ static bool is_made_up(const OnnxFile *file, const char *name, const char *last,
 {
     bool numbered =
         (!strncmp(last, "val_", 4) && isdigit((unsigned char)last[4])) || !strncmp(last, "lifted_tensor_", 14);
-    return is_unmarked_constant(file, name) || numbered || length <= 1 || strstr(name, "onst") || strstr(name, "::");
+    bool letter = length <= 1 && last > name && last[-1] == '/'; /* "gain.0" is one of a list of parameters */
+    return is_unmarked_constant(file, name) || numbered || letter || strstr(name, "onst") || strstr(name, "::");
 }
 
 Scalar scalar_of(const OnnxWalk *w, const Fixed *f)
 {
-    if (!f->from.proto || f->number || f->integer || f->count != 1) return SCALAR_LITERAL;
+    if (!f->from.proto || (f->number && !f->curve) || f->integer || f->count != 1) return SCALAR_LITERAL;
     if (f->from.absent) return SCALAR_PARAMETER; /* the run of this file trains it, whatever its name says today */
     int writer = w->file->value[onnx_value(w->file, f->name)].writer;
     size_t length;
@@ -93,8 +94,10 @@ Scalar scalar_of(const OnnxWalk *w, const Fixed *f)
 
 const char *scalar_source(const OnnxWalk *w, const Fixed *f)
 {
+    Fixed one = *f; /* of several */
+    one.count = 1;
     if (f->source) return f->source;
-    return scalar_of(w, f) == SCALAR_PARAMETER ? f->name : NULL;
+    return scalar_of(w, &one) == SCALAR_PARAMETER ? f->name : NULL;
 }
 
 bool scalar_stays(OnnxWalk *w, const OnnxNode *node, const Fixed *f)
@@ -103,7 +106,7 @@ bool scalar_stays(OnnxWalk *w, const OnnxNode *node, const Fixed *f)
     bool said = f->source || scalar_of(w, f) != SCALAR_LITERAL;
     const char *name = f->source ? f->source : f->name;
     if (!w->first || !said) return true;
-    if (!f->source && !walk_stays(w, node, f)) {
+    if (!walk_name_stays(w, node, name)) {
         w->lost = true;
         return false;
     }

@@ -30,6 +30,8 @@ static Value reduced(OnnxWalk *w, const OnnxNode *node, Value x, Shape few)
 {
     Shape many = graph_shape(w->g, x);
     float count = (float)shape_count(many) / (float)shape_count(few);
+    Window all = {.kh = many.h, .kw = many.w, .stride_h = 1, .stride_w = 1};
+    if (!strcmp(node->type, "ReduceMax")) return many.h * many.w > 1 ? max_pool_window(w->g, x, all) : x;
     bool pixels = few.c == many.c && few.h == 1 && few.w == 1, length = !strcmp(node->type, "ReduceL2"),
          mean = !strcmp(node->type, "ReduceMean");
     if (length) x = mul(w->g, x, x);
@@ -61,7 +63,11 @@ void build_reduce(OnnxWalk *w, const OnnxNode *node)
         if (!over || onnx_int(node, "keepdims", 1)) dims[rank++] = over ? 1 : order_dim(&order, i);
     }
     if (count == 1 && reduce_groups(w, node, (int)axes[0])) return;
-    bool whole = reduced_shape(a, axes, count, &few);
+    bool whole = reduced_shape(a, axes, count, &few), most = !strcmp(node->type, "ReduceMax");
+    if (most && (few.c < many.c || few.h * few.w > 1)) {
+        walk_refuse(w, node, "expected the largest number of all rows and columns");
+        return;
+    }
     if (few.c < many.c) order_resize(&order, 0, AXIS_CHANNEL, 1);
     if (few.h < many.h) order_resize(&order, 0, AXIS_ROW, 1);
     if (few.w < many.w) order_resize(&order, 0, AXIS_COLUMN, 1);

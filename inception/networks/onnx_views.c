@@ -94,17 +94,63 @@ void build_flatten(OnnxWalk *w, const OnnxNode *node)
     reshaped(w, node, dims, 2);
 }
 
+/* The size that an axis of the file is: -1 if it is none, or more than one. */
+static int axis_is(const AxisOrder *order, int axis)
+{
+    int of = -1;
+    for (int i = 0; i < order->count; i++)
+        if (order->part[i].axis == axis) {
+            if (of >= 0 || order->part[i].place) return -1;
+            of = (int)order->part[i].of;
+        }
+    return of;
+}
+
+/* Channels `first` and so many of the operand, whose channels are on this axis. */
+static void give_channels(OnnxWalk *w, const OnnxNode *node, int k, int axis, int64_t first, int64_t count)
+{
+    Active *a = walk_active(w, node, 0);
+    Value x = walk_value(w, node->in[0]);
+    AxisOrder order = a->order;
+    if (!x.id) return;
+    order_resize(&order, axis, AXIS_CHANNEL, count);
+    w->item[node->out[k]] = (OnnxItem){
+        .known = KNOWN_ACTIVE, .active = {.base = slice(w->g, x, (int32_t)first, (int32_t)count), .order = order}};
+}
+
+/* One place of an axis, x[:, :, 0] in Python, which takes the axis away: the only place, or a channel. False: it is another one. */
+static bool place_taken(OnnxWalk *w, const OnnxNode *node, int axis, const Fixed *index)
+{
+    const Active *a = walk_active(w, node, 0);
+    int64_t dims[NET_FILE_RANK], size = order_dim(&a->order, axis), place;
+    if (index->rank != 0 || fixed_ints(index, &place, 1) != 1 || (place = axis_among(place, (int)size)) < 0)
+        return false;
+    int rank = dims_of(a, dims) - 1;
+    memmove(&dims[axis], &dims[axis + 1], (size_t)(rank - axis) * sizeof *dims);
+    if (size == 1) {
+        reshaped(w, node, dims, rank);
+        return true;
+    }
+    if (axis_is(&a->order, axis) != AXIS_CHANNEL || order_size(&a->order, AXIS_CHANNEL) != size) return false;
+    give_channels(w, node, 0, axis, place, 1);
+    OnnxItem *made = &w->item[node->out[0]];
+    return made->known == KNOWN_ACTIVE && order_reshape(&made->active.order, dims, rank);
+}
+
 /* PyTorch writes the view of a contiguous value (as_strided) as all of its elements, once each and in their order. */
 void build_gather(OnnxWalk *w, const OnnxNode *node)
 {
     const Fixed *indices = walk_fixed(w, node, 1);
     Active *a = walk_active(w, node, 0);
     int64_t dims[NET_FILE_RANK];
-    if (a && node_axis(w, node, onnx_int(node, "axis", 0), a->order.rank) < 0) return;
+    int axis = a ? node_axis(w, node, onnx_int(node, "axis", 0), a->order.rank) : 0;
+    if (axis < 0 || (a && indices && place_taken(w, node, axis, indices))) return;
     bool view = a && indices && a->order.rank == 1 && indices->rank > 0;
     for (int64_t i = 0; view && i < indices->count; i++) view = fixed_at(indices, i) == (double)i;
     if (!view) {
-        walk_refuse(w, node, "expected all elements of its operand in their order, as a view of it has them");
+        walk_refuse(w, node,
+                    "expected one place of an axis that has no other, one channel, or all elements of its operand in "
+                    "their order");
         return;
     }
     memcpy(dims, indices->dims, sizeof dims);
@@ -132,18 +178,6 @@ void build_unsqueeze(OnnxWalk *w, const OnnxNode *node)
 }
 
 /* ---- borders */
-
-/* The size that an axis of the file is: -1 if it is none, or more than one. */
-static int axis_is(const AxisOrder *order, int axis)
-{
-    int of = -1;
-    for (int i = 0; i < order->count; i++)
-        if (order->part[i].axis == axis) {
-            if (of >= 0 || order->part[i].place) return -1;
-            of = (int)order->part[i].of;
-        }
-    return of;
-}
 
 /* Adds rows or columns at both ends of an axis; fewer than none takes away. */
 static bool border_add(Active *a, int axis, int64_t before, int64_t after)
@@ -247,18 +281,6 @@ void build_expand(OnnxWalk *w, const OnnxNode *node)
 }
 
 /* ---- parts and wholes */
-
-/* Channels `first` and so many of the operand, whose channels are on this axis. */
-static void give_channels(OnnxWalk *w, const OnnxNode *node, int k, int axis, int64_t first, int64_t count)
-{
-    Active *a = walk_active(w, node, 0);
-    Value x = walk_value(w, node->in[0]);
-    AxisOrder order = a->order;
-    if (!x.id) return;
-    order_resize(&order, axis, AXIS_CHANNEL, count);
-    w->item[node->out[k]] = (OnnxItem){
-        .known = KNOWN_ACTIVE, .active = {.base = slice(w->g, x, (int32_t)first, (int32_t)count), .order = order}};
-}
 
 /* Start and end as ONNX counts them, made places of an axis. */
 static void places_settle(int64_t size, int64_t *start, int64_t *end)

@@ -91,6 +91,7 @@ static bool takes_late(const OnnxWalk *w, const OnnxNode *node, int k)
 
 static void node_walk(OnnxWalk *w, const OnnxNode *node)
 {
+    static const char *const with_graphs[] = {"If", "Loop", "Scan", NULL};
     const OnnxOp *op = onnx_op(node->type);
     bool late = false;
     for (int k = 0; k < node->in_count; k++) {
@@ -107,6 +108,10 @@ static void node_walk(OnnxWalk *w, const OnnxNode *node)
         walk_refuse(w, node, "its first output has no name");
     else if (node->foreign)
         walk_refuse(w, node, "it is of the domain '%s', not one of ONNX's own operators", node->proto->domain);
+    else if (onnx_type_is(node, with_graphs))
+        walk_refuse(w, node,
+                    "it chooses or repeats nodes while the network runs; PyTorch writes an If for squeeze(): use "
+                    "flatten(1), or export with dynamo=True");
     else if (late)
         put_off(w, node);
     else if (random_node(w, node))

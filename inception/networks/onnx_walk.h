@@ -14,9 +14,10 @@ typedef struct Fixed {
     bool integer;
     bool turned;        /* those of `tensor`, a matrix, transposed */
     OnnxTensor from;    /* of the file, as a parameter may be; proto NULL: computed */
-    double *number;     /* computed; owned by the walk */
+    double *number;     /* computed; owned by the walk, as is the next one */
+    Curve *curve;       /* one number that is this of the one in `from`, which is trained; NULL: it is that one */
     const char *name;   /* as a parameter */
-    const char *source; /* one number that was computed of this one, which may be trained; NULL: there is none */
+    const char *source; /* what else it was computed of that may be trained; NULL: nothing */
 } Fixed;
 
 /* What is added at the border of an image. */
@@ -225,6 +226,8 @@ bool walk_bind(OnnxWalk *w, const OnnxNode *node, const Fixed *fixed, const Want
 /* Before numbers are read that are part of an op, and stay. False: another node trains them, which is refused: of a run's file, whose trained
  * values are left out, they could not be read. */
 bool walk_stays(OnnxWalk *w, const OnnxNode *node, const Fixed *fixed);
+/* The same of the parameter of this name. */
+bool walk_name_stays(OnnxWalk *w, const OnnxNode *node, const char *name);
 /* Outputs of this node instead of those in the file, for other classes. */
 int64_t walk_classes(const OnnxWalk *w, const OnnxNode *node, int64_t in_file);
 /* In the first walk, of a value of the file. */
@@ -273,6 +276,7 @@ bool fold_node(OnnxWalk *w, const OnnxNode *node);
 
 void build_unary(OnnxWalk *w, const OnnxNode *node);
 void build_binary(OnnxWalk *w, const OnnxNode *node);
+void build_prelu(OnnxWalk *w, const OnnxNode *node);
 /* Whether these are one number for each channel of a value of this order: along the axis of the channels, and none else. */
 bool fixed_is_of_channels(const Fixed *fixed, const AxisOrder *order);
 

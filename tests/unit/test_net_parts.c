@@ -4,6 +4,7 @@
 #include "tests/support/interpret.h"
 #include "tests/support/made_network.h"
 #include "tests/support/scratch.h"
+#include "towers/graph/program.h"
 #include "towers/store/onnx.h"
 #include "towers/store/pretrained.h"
 
@@ -297,6 +298,12 @@ TEST(test_sums)
                "%2 = mul(image, %1) -> 1x3x8x8 f32 (mul)\n"
                "%3 = avg_pool(%2) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
                "%4 = dense(%3, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    good(summed("ReduceMax", SIZES(2, 3), 2));
+    has_ops(0, "%0 = max_pool(image) 8x8 -> 1x3x1x1 f32 (max_pool)\n"
+               "%1 = mul(image, %0) -> 1x3x8x8 f32 (mul)\n"
+               "%2 = avg_pool(%1) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%3 = dense(%2, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    refused(summed("ReduceMax", SIZES(1), 1), ERR_ARG, "expected the largest number of all rows and columns");
     good(summed("ReduceSum", SIZES(1), 1));
     has_ops(0, "%0 = sum_to(image) -> 1x1x8x8 f32 (sum_to)\n"
                "%1 = spread_to(%0) -> 1x3x8x8 f32 (spread_to)\n"
@@ -740,6 +747,136 @@ TEST(test_standardized_head)
     has_head(false);
 }
 
+/* ---- functions of one number that are several ops */
+
+typedef struct Activation {
+    const char *type, *operands;
+    double (*f)(double x);
+    float alpha;       /* an attribute; 0: none */
+    int64_t slopes[3]; /* a parameter of these sizes; 0: none */
+} Activation;
+
+static double elu_of(double x, double alpha)
+{
+    return x > 0 ? x : alpha * expm1(x);
+}
+static double f_elu(double x)
+{
+    return elu_of(x, 1);
+}
+static double f_low_elu(double x)
+{
+    return elu_of(x, 0.25);
+}
+static double f_selu(double x)
+{
+    return 1.05070102214813232421875 * elu_of(x, 1.67326319217681884765625);
+}
+static double f_mish(double x)
+{
+    return x * tanh(log1p(exp(x)));
+}
+static double f_prelu(double x)
+{
+    return x > 0 ? x : -0.75 * x;
+}
+static double f_reciprocal(double x)
+{
+    return 1 / x;
+}
+
+static OnnxMaker *activated(const Activation *a)
+{
+    OnnxMaker *m = started();
+    maker_node(m, "MaxPool", "x", "p");
+    maker_ints(m, "kernel_shape", 2, SIZES(1, 1));
+    maker_node(m, a->type, a->operands, "y");
+    if (a->alpha != 0) maker_float(m, "alpha", a->alpha);
+    if (a->slopes[0]) {
+        float *to = (float *)maker_floats(m, "act.weight", 3, a->slopes)->raw_data.data;
+        for (int64_t i = 0; i < a->slopes[0]; i++) to[i] = -0.75f;
+    }
+    return ended(m, 3);
+}
+
+/* What enters the mean over the image is f of each pixel. */
+static void computes(const Activation *a)
+{
+    const Model *model = net_file_model(made);
+    Graph *g = new_graph(true, DTYPE_F32);
+    ModelOptions options = {.classes = model->classes, .side = 8};
+    ModelHeads heads = {{0}};
+    Value x = new_input(g, "image", 1, 3, 8, 8), y = {0}, slopes;
+    model->build(g, &options, model->networks, x, &heads);
+    graph_result(g, heads.logits, "logits");
+    if (graph_finish(g) != OK) fail_msg("%s", status_message());
+    Interpreter it = interpreter_create(g);
+    fill_uniform(it.values[x.id].data, 3 * 64, 1, -9, 9);
+    slopes = graph_find(g, "act.weight");
+    for (int64_t i = 0; slopes.id && i < shape_count(graph_shape(g, slopes)); i++)
+        interpreter_data(&it, slopes)[i] = -0.75;
+    interpreter_run(&it);
+    for (int i = 0; i < graph_op_count(g); i++)
+        if (graph_op_at(g, i)->kind == OP_AVG_POOL) y = graph_op_at(g, i)->in[0];
+    const double *in = interpreter_data(&it, x), *out = interpreter_data(&it, y);
+    for (int i = 0; i < 3 * 64; i++)
+        if (!(fabs(out[i] - a->f(in[i])) <= 1e-6 * (1 + fabs(out[i]))))
+            fail_msg("%s of %g is %g", a->type, in[i], out[i]);
+    interpreter_destroy(&it);
+    graph_destroy(g);
+}
+
+TEST(test_activations)
+{
+    static const Activation all[] = {{"Mish", "p", f_mish, 0, {0}},
+                                     {"Elu", "p", f_elu, 0, {0}},
+                                     {"Elu", "p", f_low_elu, 0.25f, {0}},
+                                     {"Selu", "p", f_selu, 0, {0}},
+                                     {"Reciprocal", "p", f_reciprocal, 0, {0}},
+                                     {"PRelu", "p act.weight", f_prelu, 0, {1, 1, 1}},
+                                     {"PRelu", "p act.weight", f_prelu, 0, {3, 1, 1}}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        good(activated(&all[i]));
+        computes(&all[i]);
+        if (all[i].f != f_reciprocal) trains(all[i].slopes[0] ? 3 : 2);
+        net_file_close(made);
+    }
+    refused(activated(&(Activation){"PRelu", "p act.weight", f_prelu, 0, {1, 8, 1}}), ERR_ARG,
+            "PRelu 'y': expected a slope of the file, one or one for each channel");
+}
+
+/* One place of an axis: the only row and column of a mean, and a channel. */
+TEST(test_places)
+{
+    OnnxMaker *m = started();
+    maker_node(m, "Conv", "x conv.weight", "a");
+    maker_floats(m, "conv.weight", 4, SIZES(6, 3, 1, 1));
+    maker_node(m, "Gather", "a third", "b"); /* {n, 8, 8} */
+    maker_int(m, "axis", 1);
+    maker_whole_of(m, "third", 0, NULL, SIZES(-4));
+    maker_node(m, "Unsqueeze", "b one", "c");
+    maker_whole(m, "one", 1, SIZES(1));
+    maker_node(m, "Mul", "a c", "d");
+    maker_node(m, "GlobalAveragePool", "d", "e");
+    maker_node(m, "Gather", "e first", "f");
+    maker_int(m, "axis", 3);
+    maker_whole_of(m, "first", 0, NULL, SIZES(0));
+    maker_node(m, "Gather", "f last", "pooled");
+    maker_int(m, "axis", -1);
+    maker_whole_of(m, "last", 0, NULL, SIZES(-1));
+    maker_node(m, "Gemm", "pooled fc.weight fc.bias", "logits");
+    maker_int(m, "transB", 1);
+    maker_floats(m, "fc.weight", 2, SIZES(5, 6));
+    maker_floats(m, "fc.bias", 1, SIZES(5));
+    good(m);
+    has_ops(0, "%0 = conv(image, conv.weight) 1x1 -> 1x6x8x8 f32 (conv)\n"
+               "%1 = slice(%0) from 2 -> 1x1x8x8 f32 (slice)\n"
+               "%2 = spread_to(%1) -> 1x6x8x8 f32 (spread_to)\n"
+               "%3 = mul(%0, %2) -> 1x6x8x8 f32 (mul)\n"
+               "%4 = avg_pool(%3) 8x8 -> 1x6x1x1 f32 (avg_pool)\n"
+               "%5 = dense(%4, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+}
+
 /* ---- single numbers */
 
 static const int64_t ones[] = {1, 1, 1, 1, 1};
@@ -826,6 +963,7 @@ TEST(test_orders_of_numbers)
 TEST(test_names_of_numbers)
 {
     static const char *const trained[] = {"stages.0.1.skipinit_gain",
+                                          "gain.0",
                                           "alpha",
                                           "layer_scale_2",
                                           "net/rezero/alpha:0",
@@ -996,6 +1134,166 @@ TEST(test_numbers_of_older_runs)
         has_names(net_file_facts(made).held, 1, names[i]);
         net_file_close(made);
     }
+}
+
+/* a, a convolution's result, times the number, and a ReLU of it times what `type` makes of the number; NULL: of 1 and the number. */
+static OnnxMaker *with_computed_number(const char *type, bool before)
+{
+    OnnxMaker *m = started();
+    maker_node(m, "Conv", "x conv.weight", "a");
+    maker_floats(m, "conv.weight", 4, SIZES(3, 3, 1, 1));
+    if (!before) maker_node(m, "Mul", "a b.alpha", "b");
+    maker_value(m, "b.alpha", 0.75f);
+    maker_constant(m, "one", 1);
+    maker_node(m, type ? type : "Sub", type ? "b.alpha" : "one b.alpha", "rest");
+    maker_node(m, "Relu", "a", "c");
+    maker_node(m, "Mul", "rest c", "d");
+    if (before) maker_node(m, "Mul", "a b.alpha", "b");
+    maker_node(m, "Add", "b d", "y");
+    return ended(m, 3);
+}
+
+/* The structure that a run keeps, in which no number of a trained parameter is: read as the same network. */
+static void structure_is_read(void)
+{
+    NetFile *again;
+    char path[PATH_BYTES];
+    scratch_path(path, "structure.onnx");
+    assert_int_equal(net_file_structure_write(made, path), OK);
+    if (net_file_open(path, &again) != OK) fail_msg("%s", status_message());
+    assert_string_equal(net_file_digest(again), net_file_digest(made));
+    has_names(net_file_facts(again).scalars, 1, "b.alpha");
+    has_names(net_file_facts(again).held, 0, "");
+    net_file_close(again);
+}
+
+/* What nodes compute of a number that is trained follows it. */
+TEST(test_computed_of_trained)
+{
+    static const char *const types[] = {NULL, "Neg", "Sigmoid", "Tanh", "Relu", "HardSwish", "Reciprocal"};
+    for (int i = 0; i < 14; i++) {
+        good(with_computed_number(types[i / 2], i % 2));
+        if (i < 12) trains(4); /* the slope of 1 / x has no limit */
+        has_names(net_file_facts(made).scalars, 1, "b.alpha");
+        has_names(net_file_facts(made).held, 0, "");
+        structure_is_read();
+        net_file_close(made);
+    }
+    good(with_computed_number(NULL, false));
+    has_ops(0, "%0 = conv(image, conv.weight) 1x1 -> 1x3x8x8 f32 (conv)\n"
+               "%1 = spread_to(b.alpha) -> 1x3x1x1 f32 (spread_to)\n"
+               "%2 = mul(%0, %1) -> 1x3x8x8 f32 (b)\n"
+               "%3 = relu(%0) -> 1x3x8x8 f32 (relu)\n"
+               "%4 = spread_to(b.alpha) -> 1x3x1x1 f32 (spread_to)\n"
+               "%5 = affine(%4) scale -1 shift 1 -> 1x3x1x1 f32 (affine)\n"
+               "%6 = mul(%3, %5) -> 1x3x8x8 f32 (d)\n"
+               "%7 = add(%2, %6) -> 1x3x8x8 f32 (add)\n"
+               "%8 = avg_pool(%7) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%9 = dense(%8, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+}
+
+/* A function that the graph has not cannot follow the number: it must stay, or is refused if another node trains it. */
+TEST(test_computed_and_trained)
+{
+    refused(with_computed_number("Exp", false), ERR_ARG, "its numbers 'b.alpha' are trained by another node");
+    refused(with_computed_number("Exp", true), ERR_ARG, "its weights 'b.alpha' are constants of another node");
+    for (int i = 0; i < 2; i++) { /* nor one of two */
+        OnnxMaker *m = started();
+        maker_node(m, "Conv", "x conv.weight", "a");
+        maker_floats(m, "conv.weight", 4, SIZES(3, 3, 1, 1));
+        maker_node(m, "Mul", i ? "a b.beta" : "a b.alpha", "b");
+        maker_node(m, "Mul", "b.alpha b.beta", "both");
+        maker_value(m, "b.alpha", 2), maker_value(m, "b.beta", 3);
+        maker_node(m, "Mul", "b both", "y");
+        refused(ended(m, 3), ERR_ARG, "' are trained by another node");
+    }
+}
+
+/* A factor of a convolution's result that is computed of two numbers, or is one of several. */
+TEST(test_numbers_of_several)
+{
+    OnnxMaker *m = started();
+    maker_node(m, "Conv", "x conv.weight", "a");
+    maker_floats(m, "conv.weight", 4, SIZES(3, 3, 1, 1));
+    maker_node(m, "Mul", "b.alpha b.beta", "both");
+    maker_value(m, "b.alpha", 2), maker_value(m, "b.beta", 3);
+    maker_node(m, "Mul", "a both", "b");
+    maker_node(m, "Gather", "net.gains second", "gain");
+    maker_floats(m, "net.gains", 1, SIZES(3));
+    maker_whole_of(m, "second", 0, NULL, SIZES(1));
+    maker_node(m, "Mul", "b gain", "c");
+    maker_node(m, "Mul", "c t", "y");
+    maker_value(m, "t", 2);
+    good(ended(m, 3));
+    has_names(net_file_facts(made).scalars, 0, "");
+    has_names(net_file_facts(made).held, 4, "b.beta, b.alpha, net.gains, t");
+    net_file_close(made);
+}
+
+/* In a graph of this program's own each is one number still, so that who reads the file trains it as one. */
+TEST(test_numbers_come_back)
+{
+    static const char *const types[] = {"Mul", "Div", "Add", "Sub"};
+    for (int i = 0; i < 16; i++) {
+        char path[PATH_BYTES];
+        Program program = {0};
+        int count;
+        good(with_number(types[i / 4], "block.0.gain", 0, i & 1, i & 2 ? 1 : 3));
+        ProgramConfig config = {.model = net_file_model(made),
+                                .options = {.classes = 5, .side = 8, .channels = 3, .dropout = -1, .drop_path = -1},
+                                .data_channels = 3,
+                                .canvas = 8};
+        const NetTensor *from = net_file_tensors(made, &count);
+        StTensor to[8] = {{0}};
+        assert_int_equal(count, 4);
+        for (int k = 0; k < count; k++) {
+            to[k] = (StTensor){.name = from[k].name, .dtype = ST_F32, .rank = from[k].rank, .data = from[k].data};
+            to[k].bytes = sizeof(float);
+            for (int d = 0; d < from[k].rank; d++) to[k].bytes *= (size_t)(to[k].dims[d] = from[k].dims[d]);
+        }
+        WeightList list = {.tensor = to, .count = count};
+        assert_int_equal(program_graph(&config, 2, &program), OK);
+        scratch_path(path, "written.onnx");
+        assert_int_equal(onnx_write(path, "net", program.graph, &list, NULL, 0, NULL, NULL, NULL), OK);
+        program_destroy(&program);
+        net_file_close(made);
+        if (net_file_open(path, &made) != OK) fail_msg("%s: %s", types[i / 4], status_message());
+        has_names(net_file_facts(made).scalars, 1, "block.0.gain");
+        has_names(net_file_facts(made).held, 0, "");
+        net_file_close(made);
+    }
+}
+
+/* A number for each channel, which comes first or second. */
+TEST(test_numbers_of_channels)
+{
+    static const char *const types[] = {"Mul", "Div", "Add", "Sub"};
+    for (int i = 0; i < 8; i++) {
+        OnnxMaker *m = started();
+        maker_node(m, "Conv", "x conv.weight", "a");
+        maker_floats(m, "conv.weight", 4, SIZES(3, 3, 1, 1));
+        maker_node(m, types[i / 2], i % 2 ? "b.gain a" : "a b.gain", "y");
+        maker_floats(m, "b.gain", 3, SIZES(3, 1, 1));
+        good(ended(m, 3));
+        if (i / 2 != 1) trains(4); /* the slope of 1 / x has no limit */
+        net_file_close(made);
+    }
+    OnnxMaker *m = started();
+    maker_node(m, "Conv", "x conv.weight", "a");
+    maker_floats(m, "conv.weight", 4, SIZES(3, 3, 1, 1));
+    maker_node(m, "Sub", "a b.gain", "b");
+    maker_floats(m, "b.gain", 3, SIZES(3, 1, 1));
+    maker_node(m, "Div", "b b.times", "y");
+    maker_floats(m, "b.times", 3, SIZES(3, 1, 1));
+    good(ended(m, 3));
+    has_ops(0, "%0 = conv(image, conv.weight) 1x1 -> 1x3x8x8 f32 (conv)\n"
+               "%1 = affine(b.gain) scale -1 shift 0 -> 1x3x1x1 f32 (affine)\n"
+               "%2 = channel_spread(%1) -> 1x3x8x8 f32 (b)\n"
+               "%3 = add(%0, %2) -> 1x3x8x8 f32 (b)\n"
+               "%4 = power(b.times) exponent -1 -> 1x3x1x1 f32 (power)\n"
+               "%5 = mul(%3, %4) -> 1x3x8x8 f32 (y)\n"
+               "%6 = avg_pool(%5) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%7 = dense(%6, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
 }
 
 /* Of a run's file the mean could not be read. */

@@ -219,8 +219,37 @@ TEST(test_factors_of_nothing)
         snprintf(why, sizeof why, "%s 'd': %s", rows[i].type, rows[i].why);
         refused_once(ended(m, 3), why);
     }
-    refused_once(ended(behind_conv("Reciprocal", "c"), 3),
-                 "Reciprocal 'y': this function of one number has no counterpart among the operations here");
+    refused_once(ended(behind_conv("Log", "c"), 3),
+                 "Log 'y': this function of one number has no counterpart among the operations here");
+}
+
+/* A file that leaves the side open is tried with one, which is said. */
+TEST(test_open_side)
+{
+    OnnxMaker *m = maker_start(SIZES(0, 3, 0, 0), "logits");
+    maker_node(m, "Flatten", "x", "flat");
+    maker_node(m, "Gemm", "flat fc.weight", "logits");
+    maker_int(m, "transB", 1);
+    maker_floats(m, "fc.weight", 2, SIZES(5, 48));
+    refused_once(
+        m, "Gemm 'logits': 150528 numbers enter it; its weights are for 48\n  the file leaves the side of its image "
+           "open, and 224 was tried: if its layers are for another one, export it with that");
+}
+
+/* An If whose condition is a constant, in front of the logits and further ahead: it is named, not what reads it. */
+TEST(test_nodes_with_graphs)
+{
+    static const char why[] =
+        "If 'chosen': it chooses or repeats nodes while the network runs; PyTorch writes an If for "
+        "squeeze(): use flatten(1), or export with dynamo=True";
+    OnnxMaker *m = behind_conv("Relu", "c");
+    maker_node(m, "If", "condition", "chosen");
+    maker_value(m, "condition", 1);
+    maker_node(m, "Add", "y chosen", "z");
+    m = ended(m, 3);
+    m->node[m->graph.n_node - 1].output[0] = (char *)"unused";
+    maker_node(m, "Gemm", "chosen fc.weight fc.bias", "logits");
+    refused_once(m, why);
 }
 
 /* ---- two values, one spread over the other */

@@ -392,10 +392,13 @@ static void write_sum_to(Writer *w, const Op *op)
     writes_value(w, node, op->name, op->out[0], false);
 }
 
+/* A single parameter stays one, which what reads it spreads: who reads the file sees that it is trained as one. */
 static void write_spread_to(Writer *w, const Op *op)
 {
-    Shape y = graph_shape(w->graph, op->out[0]);
-    Node *node = node_add(w, "Expand", op->name);
+    const ValueInfo *x = graph_value(w->graph, op->in[0]);
+    bool one = x->role == ROLE_PARAM && shape_count(x->shape) == 1;
+    Shape y = one ? x->shape : graph_shape(w->graph, op->out[0]);
+    Node *node = node_add(w, one ? "Reshape" : "Expand", op->name);
     reads_value(w, node, op->in[0]);
     node_reads(node, constant_ints(w, "shape", 4, (const int64_t[]){1, y.c, y.h, y.w}));
     writes_value(w, node, op->name, op->out[0], false);
