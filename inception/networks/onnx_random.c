@@ -130,8 +130,11 @@ static bool is_computed_of(OnnxWalk *w, int id, int of)
     static const char *const layers[] = {"Conv", "MatMul", "Gemm", "MaxPool", "AveragePool", NULL};
     bool layer = false;
     const OnnxValue *value = w->file->value;
-    bool *on_way = walk_memory(w, (size_t)w->file->value_count + 1, sizeof *on_way);
-    if (!on_way) return false;
+    bool *on_way = calloc((size_t)w->file->value_count + 1, sizeof *on_way);
+    if (!on_way) {
+        walk_fail(w, ERR_MEMORY, "no memory for the values of a network");
+        return false;
+    }
     on_way[id] = true;
     for (int i = value[id].writer; i > value[of].writer; i--) {
         const OnnxNode *node = &w->file->node[i];
@@ -140,7 +143,9 @@ static bool is_computed_of(OnnxWalk *w, int id, int of)
         for (int k = 0; k < node->in_count && found; k++) on_way[node->in[k]] = true;
         layer |= found && onnx_type_is(node, layers);
     }
-    return layer && on_way[of];
+    bool computed = layer && on_way[of];
+    free(on_way);
+    return computed;
 }
 
 void residual_sum(OnnxWalk *w, const OnnxNode *node, Value term[2])

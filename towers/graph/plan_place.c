@@ -47,16 +47,17 @@ static int by_area(const void *a, const void *b)
     return order ? order : by_size(a, b);
 }
 
-/* `placed` is sorted by offset. */
-static size_t best_gap(ArenaBlock *const *placed, int count, const ArenaBlock *block)
+/* `placed` is sorted by offset. Copies, not pointers to blocks: this reads all of them for each block, one behind another. */
+static size_t best_gap(const ArenaBlock *placed, int count, const ArenaBlock *block)
 {
     size_t cursor = 0, best = 0, best_bytes = SIZE_MAX;
     for (int i = 0; i < count; i++) {
-        const ArenaBlock *other = placed[i];
+        const ArenaBlock *other = &placed[i];
         if (other->end < block->start || other->start > block->end) continue;
         if (other->offset > cursor) {
             size_t gap = other->offset - cursor;
-            if (gap >= block->bytes && gap < best_bytes) {
+            if (gap == block->bytes) return cursor; /* none is smaller */
+            if (gap > block->bytes && gap < best_bytes) {
                 best = cursor;
                 best_bytes = gap;
             }
@@ -67,22 +68,22 @@ static size_t best_gap(ArenaBlock *const *placed, int count, const ArenaBlock *b
     return best_bytes < SIZE_MAX ? best : cursor;
 }
 
-static size_t place_in_order(ArenaBlock **order, ArenaBlock **placed, int count)
+static size_t place_in_order(ArenaBlock **order, ArenaBlock *placed, int count)
 {
     size_t total = 0;
     for (int i = 0; i < count; i++) {
         ArenaBlock *block = order[i];
         block->offset = best_gap(placed, i, block);
         int at = i;
-        for (; at > 0 && placed[at - 1]->offset > block->offset; at--) placed[at] = placed[at - 1];
-        placed[at] = block;
+        for (; at > 0 && placed[at - 1].offset > block->offset; at--) placed[at] = placed[at - 1];
+        placed[at] = *block;
         size_t end = place_align(block->offset + block->bytes);
         if (end > total) total = end;
     }
     return total;
 }
 
-static void place_best(ArenaBlock *blocks, int count, ArenaBlock **order, ArenaBlock **placed, size_t *best_offset,
+static void place_best(ArenaBlock *blocks, int count, ArenaBlock **order, ArenaBlock *placed, size_t *best_offset,
                        size_t *total)
 {
     static const Compare compare[] = {by_size, by_start, by_duration, by_area};
@@ -101,7 +102,7 @@ static void place_best(ArenaBlock *blocks, int count, ArenaBlock **order, ArenaB
 Status place_blocks(ArenaBlock *blocks, int count, size_t *total)
 {
     Status st = OK;
-    ArenaBlock **order = calloc((size_t)count + 1, sizeof *order), **placed = calloc((size_t)count + 1, sizeof *placed);
+    ArenaBlock **order = calloc((size_t)count + 1, sizeof *order), *placed = calloc((size_t)count + 1, sizeof *placed);
     size_t *best_offset = calloc((size_t)count + 1, sizeof *best_offset);
     if (!order || !placed || !best_offset) TRY_OUT(FAIL(ERR_MEMORY, "no memory to place %d blocks", count));
     place_best(blocks, count, order, placed, best_offset, total);
