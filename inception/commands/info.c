@@ -368,6 +368,10 @@ static void network_print(const Model *model, FILE *to)
     if (facts.held.count)
         text_printf(to, "%-14s %d single number%s that your network may have trained: %s\n", "held constant",
                     facts.held.count, facts.held.count == 1 ? "" : "s", facts.held.list);
+    if (facts.filled.count)
+        text_printf(to,
+                    "%-14s %d trained, though the file has them as constants: %s; --freeze NAME keeps one as it is\n",
+                    "ones and zeros", facts.filled.count, facts.filled.list);
     if (model->drop_path > 0)
         text_printf(to, "%-14s rates of stochastic depth up to %g (--drop-path)\n", "drop path",
                     (double)model->drop_path);

@@ -282,6 +282,21 @@ static void name_add(NetNames *names, const char *name)
     if (names->count == MOST + 1) text_add(&text, ", ...");
 }
 
+/* A vector of ones or zeros that a node writes, as exporters do for a batch norm without parameters, beside weights that none does. */
+static bool is_filled(const NetFile *n, int i)
+{
+    const OnnxFile *file = n->file;
+    const Binding *b = &n->survey.binding[i];
+    const OnnxNode *norm = &file->node[b->reader];
+    int id = onnx_value(file, b->name), writer = file->value[id].writer;
+    const float *data = n->tensor[i].data;
+    bool is = data && writer >= 0 && !strcmp(file->node[writer].type, "Constant") &&
+              file->model->graph->n_initializer > 0 && !strcmp(norm->type, "BatchNormalization") &&
+              (norm->in[1] == id || norm->in[2] == id);
+    for (int64_t k = 0; is && k < b->tensor.count; k++) is = data[k] == (norm->in[1] == id ? 1 : 0);
+    return is;
+}
+
 NetFacts net_file_facts(const NetFile *n)
 {
     const OnnxSurvey *s = &n->survey;
@@ -294,6 +309,7 @@ NetFacts net_file_facts(const NetFile *n)
     for (int i = 0; i < s->binding_count; i++) {
         facts.shared += s->binding[i].shared;
         if (s->binding[i].scalar) name_add(&facts.scalars, s->binding[i].name);
+        if (is_filled(n, i)) name_add(&facts.filled, s->binding[i].name);
     }
     for (int i = 0; i < s->held_count; i++) name_add(&facts.held, s->held[i]);
     for (int i = 0; i < n->file->node_count; i++)

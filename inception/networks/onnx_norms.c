@@ -48,9 +48,46 @@ void build_batch_norm(OnnxWalk *w, const OnnxNode *node)
     if (next) walk_skip(w, node, next);
 }
 
+/* (x - mean) / sqrt(var + epsilon) over the channels of each pixel. */
+static Value norm_of_channels(Graph *g, Value x, float epsilon)
+{
+    Shape s = graph_shape(g, x), one = {s.n, 1, s.h, s.w};
+    float each = 1 / (float)s.c;
+    Value centered = add(g, x, spread_to(g, affine(g, sum_to(g, x, one), -each, 0), s));
+    Value variance = affine(g, sum_to(g, mul(g, centered, centered), one), each, epsilon);
+    return mul(g, centered, spread_to(g, power(g, variance, -0.5f), s));
+}
+
+/* A layer norm that lacks a scale or a bias, or both (NULL). Value 0: refused. */
+static Value bare_norm(OnnxWalk *w, const OnnxNode *node, Value x, float epsilon, const Fixed *scale, const Fixed *bias)
+{
+    Shape s = graph_shape(w->g, x);
+    Value y = norm_of_channels(w->g, x, epsilon), p;
+    if (scale) {
+        if (!(p = walk_vector(w, node, scale, s.c, (Init){INIT_CONSTANT, 1})).id) return p;
+        y = mul(w->g, y, p);
+    }
+    if (bias) {
+        if (!(p = walk_vector(w, node, bias, s.c, (Init){INIT_ZERO})).id) return p;
+        y = add(w->g, y, graph_op(w->g, OP_CHANNEL_SPREAD, node->name, &p, 1, NULL, &s));
+    }
+    return y;
+}
+
+/* One number for each channel that is trained; or NULL for what is not there, or changes nothing. False: it is something else. */
+static bool vector_found(OnnxWalk *w, const OnnxNode *node, int k, int32_t channels, double nothing,
+                         const Fixed **found)
+{
+    const Fixed *f = walk_fixed(w, node, k);
+    bool trained = f && f->from.proto && walk_is_trained(w, node, k, nothing);
+    *found = trained ? f : NULL;
+    if (!f || f->count != channels) return !walk_in(w, node, k) && k > 1;
+    return trained || (fixed_all_are(f, nothing) && walk_stays(w, node, f));
+}
+
 void build_layer_norm(OnnxWalk *w, const OnnxNode *node)
 {
-    const Fixed *scale = walk_fixed(w, node, 1), *bias = walk_fixed(w, node, 2);
+    const Fixed *scale, *bias;
     Active *a = walk_active(w, node, 0);
     int axis = a ? node_axis(w, node, onnx_int(node, "axis", -1), a->order.rank) : 0;
     if (axis < 0) return;
@@ -61,13 +98,18 @@ void build_layer_norm(OnnxWalk *w, const OnnxNode *node)
     }
     int32_t channels = graph_shape(w->g, x).c;
     AxisOrder order = a->order;
-    if (!scale || !bias || scale->count != channels || bias->count != channels) {
+    if (!vector_found(w, node, 1, channels, 1, &scale) || !vector_found(w, node, 2, channels, 0, &bias)) {
         walk_refuse(w, node, "expected scale and bias of the file, one for each channel");
         return;
     }
     OpAttr attr = {0};
     if (!norm_epsilon(w, node, &attr.norm.epsilon)) return;
     if (w->first) w->survey->norms = true;
+    if (!scale || !bias) {
+        Value y = bare_norm(w, node, x, attr.norm.epsilon, scale, bias);
+        if (y.id) walk_give(w, node, y, &order);
+        return;
+    }
     Value gamma = walk_vector(w, node, scale, channels, (Init){INIT_CONSTANT, 1}),
           beta = walk_vector(w, node, bias, channels, (Init){INIT_ZERO});
     if (!gamma.id || !beta.id) return;

@@ -110,6 +110,16 @@ Value walk_param(OnnxWalk *w, const OnnxNode *node, const Fixed *fixed, Wanted w
     return v;
 }
 
+bool walk_is_trained(OnnxWalk *w, const OnnxNode *node, int k, double nothing)
+{
+    const Fixed *f = walk_fixed(w, node, k);
+    if (!f || !f->from.proto || f->from.absent) return f && f->from.absent;
+    int writer = w->file->value[onnx_value(w->file, f->name)].writer;
+    bool constant = writer >= 0 && !strcmp(w->file->node[writer].type, "Constant"),
+         others = w->file->model->graph->n_initializer > 0; /* else all weights are such nodes */
+    return !constant || !others || !fixed_all_are(f, nothing);
+}
+
 Value walk_vector(OnnxWalk *w, const OnnxNode *node, const Fixed *f, int64_t count, Init init)
 {
     return walk_param(w, node, f, (Wanted){.shape = {1, (int32_t)count, 1, 1}, .rank = 1, .init = init});

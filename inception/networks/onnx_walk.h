@@ -217,6 +217,9 @@ typedef struct Wanted {
 } Wanted;
 /* The parameter or state of these numbers. Value 0: refused. */
 Value walk_param(OnnxWalk *w, const OnnxNode *node, const Fixed *fixed, Wanted wanted);
+/* Whether operand k is trained: numbers of the file, but for those that are all `nothing` and that an exporter has written as a node,
+ * because a norm must have some. */
+bool walk_is_trained(OnnxWalk *w, const OnnxNode *node, int k, double nothing);
 /* One of `count` numbers, one for each channel. */
 Value walk_vector(OnnxWalk *w, const OnnxNode *node, const Fixed *f, int64_t count, Init init);
 /* "layer1.0.conv1" of "layer1.0.conv1.weight": what ops are named by. */

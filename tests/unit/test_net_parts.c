@@ -747,6 +747,88 @@ TEST(test_standardized_head)
     has_head(false);
 }
 
+static void has_names(NetNames found, int count, const char *list)
+{
+    assert_int_equal(found.count, count);
+    assert_string_equal(found.list, list);
+}
+
+/* ---- layer norms without a scale or a bias */
+
+/* `scale`, `bias`: 0: there is none (of the scale ones, which an operand must be), 1: a parameter, 2: a node of numbers that change
+ * nothing, 3: computed ones or zeros. */
+static OnnxMaker *bare_norm(int scale, int bias)
+{
+    static const char *const scales[] = {"one", "n.weight", "one", "ones"}, *const biases[] = {"", "n.bias", "zero",
+                                                                                               "zeros"};
+    char operands[80];
+    OnnxMaker *m = started();
+    maker_node(m, "Conv", "x conv.weight", "a");
+    maker_floats(m, "conv.weight", 4, SIZES(3, 3, 1, 1));
+    maker_constant(m, "one", 1), maker_constant(m, "zero", 0);
+    for (int k = 0; k < 2; k++) { /* of three numbers */
+        Onnx__TensorProto *t = maker_floats(m, k ? "unread_zeros" : "unread_ones", 1, SIZES(3));
+        for (int i = 0; i < 3; i++) ((float *)t->raw_data.data)[i] = k ? 0 : 1;
+        m->attribute[k].t = t;
+    }
+    maker_node(m, "Expand", "one three", "ones");
+    maker_node(m, "Expand", "zero three", "zeros");
+    maker_whole(m, "three", 1, SIZES(3));
+    maker_floats(m, "n.weight", 1, SIZES(3)), maker_floats(m, "n.bias", 1, SIZES(3));
+    maker_node(m, "Transpose", "a", "b");
+    maker_ints(m, "perm", 4, SIZES(0, 2, 3, 1));
+    snprintf(operands, sizeof operands, "b %s %s", scales[scale], biases[bias]);
+    maker_node(m, "LayerNormalization", operands, "c");
+    maker_node(m, "Transpose", "c", "y");
+    maker_ints(m, "perm", 4, SIZES(0, 3, 1, 2));
+    return ended(m, 3);
+}
+
+/* What is no parameter is not trained, and there is no other one. */
+TEST(test_bare_norms)
+{
+    for (int scale = 1; scale < 4; scale++)
+        for (int bias = 0; bias < 4; bias++) {
+            good(bare_norm(scale, bias));
+            trains(3 + (scale == 1) + (bias == 1));
+            assert_true(net_file_facts(made).norms);
+            net_file_close(made);
+        }
+    good(bare_norm(2, 0));
+    has_ops(0, "%0 = conv(image, conv.weight) 1x1 -> 1x3x8x8 f32 (conv)\n"
+               "%1 = sum_to(%0) -> 1x1x8x8 f32 (sum_to)\n"
+               "%2 = affine(%1) scale -0.333333 shift 0 -> 1x1x8x8 f32 (affine)\n"
+               "%3 = spread_to(%2) -> 1x3x8x8 f32 (spread_to)\n"
+               "%4 = add(%0, %3) -> 1x3x8x8 f32 (add)\n"
+               "%5 = mul(%4, %4) -> 1x3x8x8 f32 (mul)\n"
+               "%6 = sum_to(%5) -> 1x1x8x8 f32 (sum_to)\n"
+               "%7 = affine(%6) scale 0.333333 shift 1e-05 -> 1x1x8x8 f32 (affine)\n"
+               "%8 = power(%7) exponent -0.5 -> 1x1x8x8 f32 (power)\n"
+               "%9 = spread_to(%8) -> 1x3x8x8 f32 (spread_to)\n"
+               "%10 = mul(%4, %9) -> 1x3x8x8 f32 (mul)\n"
+               "%11 = avg_pool(%10) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%12 = dense(%11, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+}
+
+/* A batch norm has both: what an exporter writes for one without is trained, and said. */
+TEST(test_filled_norms)
+{
+    OnnxMaker *m = started();
+    maker_node(m, "Conv", "x conv.weight", "a");
+    maker_floats(m, "conv.weight", 4, SIZES(3, 3, 1, 1));
+    maker_constant(m, "one", 1), maker_constant(m, "zero", 0);
+    for (int k = 0; k < 2; k++) {
+        Onnx__TensorProto *t = maker_floats(m, k ? "unread_zeros" : "unread_ones", 1, SIZES(3));
+        for (int i = 0; i < 3; i++) ((float *)t->raw_data.data)[i] = k ? 0 : 1;
+        m->attribute[k].t = t;
+    }
+    maker_node(m, "BatchNormalization", "a one zero bn.running_mean bn.running_var", "y");
+    maker_floats(m, "bn.running_mean", 1, SIZES(3)), maker_floats(m, "bn.running_var", 1, SIZES(3));
+    good(ended(m, 3));
+    has_names(net_file_facts(made).filled, 2, "one, zero");
+    net_file_close(made);
+}
+
 /* ---- functions of one number that are several ops */
 
 typedef struct Activation {
@@ -892,12 +974,6 @@ static OnnxMaker *with_number(const char *type, const char *name, int rank, bool
     maker_node(m, type, operands, "y");
     *(float *)maker_floats(m, name, rank, ones)->raw_data.data = 0;
     return ended(m, channels);
-}
-
-static void has_names(NetNames found, int count, const char *list)
-{
-    assert_int_equal(found.count, count);
-    assert_string_equal(found.list, list);
 }
 
 /* One parameter, spread to the channels, whose gradient is that of all of them together. */
