@@ -589,7 +589,15 @@ def add_jemalloc(case, sides):
         case["runs"][name + ", jemalloc"], case["commands"][name + ", jemalloc"] = [], shown(side)
 
 
-def case_run(results, name, case, sides, repetitions, save=save):
+def left_behind(case, side, share):
+    """Whether a side, or the eager one of its layout, has reached less than this share of the fastest of its program, undisturbed."""
+    speed = {s: max((r["images_per_sec"] for r in clean(runs)), default=0) for s, runs in case["runs"].items()}
+    fastest = max(speed[s] for s in speed if s.split(" ")[0] == side.split(" ")[0])
+    return any(0 < speed.get(s, 0) < share * fastest for s in (side, side.replace("compiled", "eager")))
+
+
+def case_run(results, name, case, sides, repetitions, save=save, share=0):
+    """`share`: sides that are left behind (see above) are not measured again, nor compiled."""
     servers = {}
     for known in case["runs"]:  # from an earlier call
         if known not in sides and known.removesuffix(", jemalloc") in sides:
@@ -599,6 +607,8 @@ def case_run(results, name, case, sides, repetitions, save=save):
             for side in list(sides):
                 runs = case["runs"][side]
                 if len(runs) > round_ or len(runs) >= 2 * repetitions or len(clean(runs)) >= repetitions or any("error" in r for r in runs):
+                    continue
+                if left_behind(case, side, share):
                     continue
                 run = run_side(side, sides[side], servers)
                 runs.append(run)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Time training steps and forward passes of all networks for photographs beside other programs; see scripts/measure/bench_models.sh.
 
-usage: bench_models.py [--only NETWORK,...] [--kinds KIND,...] [--missing] [--repetitions N] [--list]
+usage: bench_models.py [--only NETWORK,...|files] [--kinds KIND,...] [--missing] [--repetitions N] [--seconds S] [--list]
        bench_models.py --export NAME FILE      of torchvision: with PyTorch's Python, run by the first; FILE.train and FILE.eval
 
 KINDS are train_f32, train_bf16, infer_f32 and infer_bf16. Every side of a case is measured once in a round, in turn, as in bench_cpu.py
-and bench_inference.py, which say how, and what makes a run disturbed. Batch 16. Networks that are here by name have weights of their own
+and bench_inference.py, which say how, and what makes a run disturbed. A side that reaches less than 0.75 of the fastest of its program in
+the first round is not measured again, and is not compiled if it was eager. `files` are the twelve networks from files. Batch 16. Networks that are here by name have weights of their own
 random numbers; those from files are exported by PyTorch with its.
 """
 import argparse
@@ -20,7 +21,7 @@ import time
 import bench_cpu as bench
 import bench_inference as inference
 
-PAGE, BATCH, SECONDS = "docs/results/models.md", 16, 5
+PAGE, BATCH, SHARE = "docs/results/models.md", 16, 0.75
 NETWORKS = {  # name here: (PyTorch's, side of an image)
     "resnet18": ("resnet18", 224), "resnet34": ("resnet34", 224), "resnet50": ("resnet50", 224), "resnet101": ("resnet101", 224),
     "mobilenet_v3_small": ("mobilenet_v3_small", 224), "mobilenet_v3_large": ("mobilenet_v3_large", 224),
@@ -91,10 +92,10 @@ def torch_sides(network, kind, cores, steps):
     return sides
 
 
-def sides_of(network, kind, cores):
+def sides_of(network, kind, cores, seconds):
     what, dtype = kind.split("_")
-    images = SECONDS / ((3 if what == "train" else 1) * 2e-9 * network.macs / 100 + 0.01)  # as a first guess
-    steps = max(2, min(60, round(images / BATCH)))
+    images = seconds / ((3 if what == "train" else 1) * 2e-9 * network.macs / 100 + 0.01)  # as a first guess
+    steps = max(2 if seconds >= 5 else 1, min(60, round(images / BATCH)))
     bf16 = ["--amp", "--amp-dtype", "bf16"] if dtype == "bf16" else []
     make = bench.bench_side if what == "train" else inference.ours
     sides = bench.towers_sides(make, network.ours[what], BATCH, cores, steps, *bf16)
@@ -161,7 +162,7 @@ def case_make(network, kind, sides):
 
 def compare(options):
     cores = len(os.sched_getaffinity(0))
-    names = options.only.split(",") if options.only else [*NETWORKS, *FILES]
+    names = list(FILES) if options.only == "files" else options.only.split(",") if options.only else [*NETWORKS, *FILES]
     kinds = options.kinds.split(",") if options.kinds else [kind for kind in KINDS if bench.has_avx512() or "bf16" not in kind]
     for given, known in ((names, [*NETWORKS, *FILES]), (kinds, KINDS)):
         for name in given:
@@ -179,18 +180,19 @@ def compare(options):
             if wanted:
                 network.files_make()
             for kind in wanted:
-                sides = sides_of(network, kind, cores)
+                sides = sides_of(network, kind, cores, options.seconds)
                 case = results["cases"][f"{name} {kind}"] = case_make(network, kind, sides)
-                bench.case_run(results, f"{name} {kind}", case, sides, options.repetitions, save)
+                bench.case_run(results, f"{name} {kind}", case, sides, options.repetitions, save, SHARE)
     print(f"wrote {PAGE} and {path}")
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--only", default="", help="networks, separated by commas")
+    parser.add_argument("--only", default="", help="networks, separated by commas, or `files`: those from files")
     parser.add_argument("--kinds", default="", help="of " + ", ".join(KINDS))
     parser.add_argument("--missing", action="store_true", help="only what has no row yet")
     parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=5, help="about how long a run takes; below 5 a step may be all of it")
     parser.add_argument("--list", action="store_true", help="show the networks")
     parser.add_argument("--export", nargs=2)
     options = parser.parse_args()
