@@ -122,7 +122,7 @@ static Status normalization_make(NetFile *n)
         return FAIL(ERR_ARG,
                     "'%s': its first nodes subtract %g from the image and divide it by %g; expected a mean and a "
                     "deviation of pixels from 0 to 1, or from 0 to 255",
-                    n->file->path, (double)to_mean[0], (double)to_std[0]);
+                    n->file->path, (double)(to_mean[0] + 0), (double)to_std[0]);
     for (int c = 0; c < 3 && bytes; c++) to_mean[c] /= 255, to_std[c] /= 255;
     return OK;
 }

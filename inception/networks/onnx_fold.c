@@ -162,7 +162,10 @@ static bool fold_of_trained(OnnxWalk *w, const OnnxNode *node)
     if (!curve_of_trained(w, node, &of, &curve)) return false;
     *made = *of;
     made->rank = 0;
-    for (int k = 0; k < node->in_count; k++) in[k] = walk_fixed(w, node, k);
+    for (int k = 0; k < node->in_count; k++) {
+        in[k] = walk_fixed(w, node, k);
+        if (scalar_of(w, in[k]) == SCALAR_UNKNOWN && !scalar_stays(w, node, in[k])) return true;
+    }
     for (int k = 0; k < node->in_count; k++) (void)spread_dims(in[k], &made->rank, made->dims);
     made->curve = walk_memory(w, 1, sizeof *made->curve);
     made->number = of->from.absent ? NULL : walk_memory(w, 1, sizeof *made->number);

@@ -97,7 +97,7 @@ const char *scalar_source(const OnnxWalk *w, const Fixed *f)
     Fixed one = *f; /* of several */
     one.count = 1;
     if (f->source) return f->source;
-    return scalar_of(w, &one) == SCALAR_PARAMETER ? f->name : NULL;
+    return scalar_of(w, &one) != SCALAR_LITERAL ? f->name : NULL;
 }
 
 bool scalar_stays(OnnxWalk *w, const OnnxNode *node, const Fixed *f)

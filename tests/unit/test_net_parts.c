@@ -1298,11 +1298,24 @@ TEST(test_numbers_of_several)
     maker_floats(m, "net.gains", 1, SIZES(3));
     maker_whole_of(m, "second", 0, NULL, SIZES(1));
     maker_node(m, "Mul", "b gain", "c");
-    maker_node(m, "Mul", "c t", "y");
+    maker_node(m, "Mul", "c t", "d");
     maker_value(m, "t", 2);
+    maker_node(m, "Sigmoid", "g", "gate");
+    maker_value(m, "g", 1);
+    maker_node(m, "Mul", "d gate", "y");
     good(ended(m, 3));
     has_names(net_file_facts(made).scalars, 0, "");
-    has_names(net_file_facts(made).held, 4, "b.beta, b.alpha, net.gains, t");
+    has_names(net_file_facts(made).held, 5, "b.beta, b.alpha, net.gains, t, ...");
+    net_file_close(made);
+    m = started(); /* of one that is trained, and of one that may be */
+    maker_node(m, "Conv", "x conv.weight", "a");
+    maker_floats(m, "conv.weight", 4, SIZES(3, 3, 1, 1));
+    maker_node(m, "Mul", "b.alpha t", "both");
+    maker_value(m, "b.alpha", 2), maker_value(m, "t", 3);
+    maker_node(m, "Mul", "a both", "y");
+    good(ended(m, 3));
+    has_names(net_file_facts(made).scalars, 1, "b.alpha");
+    has_names(net_file_facts(made).held, 1, "t");
     net_file_close(made);
 }
 
