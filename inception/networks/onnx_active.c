@@ -57,11 +57,23 @@ bool has_border(const Active *a)
     return a->border.top || a->border.bottom || a->border.left || a->border.right;
 }
 
+/* Whether a node is a power of its operand with this exponent. */
+static bool power_of(OnnxWalk *w, const OnnxNode *node, float *exponent)
+{
+    Curve number;
+    *exponent = 0.5f;
+    if (!strcmp(node->type, "Sqrt")) return true;
+    if (strcmp(node->type, "Pow") != 0 || !walk_scalar(w, node, 1, NET_FILE_RANK, &number)) return false;
+    *exponent = (float)number.y[0];
+    return *exponent != 0 && isfinite(*exponent);
+}
+
 /* The last node of a curve by itself, on what it reads. */
 static Value last_node(OnnxWalk *w, const Active *a)
 {
     Curve curve = curve_identity();
     Value in[2] = {{0}, {0}}, y = {0};
+    float exponent;
     for (int k = 0; k < 2; k++)
         if (a->operand[k] && !(in[k] = walk_value(w, a->operand[k])).id) return y;
     if (in[1].id) {
@@ -70,8 +82,8 @@ static Value last_node(OnnxWalk *w, const Active *a)
         if (!strcmp(a->node->type, "Mul")) return mul(w->g, in[0], in[1]);
         return y;
     }
-    if (!curve_of_node(w, a->node, &curve) || !curve_build(w->g, in[0], &curve, &y)) y = (Value){0};
-    return y;
+    if (curve_of_node(w, a->node, &curve) && curve_build(w->g, in[0], &curve, &y)) return y;
+    return in[0].id && power_of(w, a->node, &exponent) ? power(w->g, in[0], exponent) : (Value){0};
 }
 
 /* Says why no ops compute the curve. */
@@ -98,10 +110,7 @@ static Value curve_value(OnnxWalk *w, Active *a)
     if (a->made.id) return a->made;
     bool lost = w->lost;
     w->lost = false; /* by what it reads */
-    if (w->depth++ < DEPTH_MOST && !curve_build(w->g, a->base, a->curve, &y)) {
-        bool alone = a->operand[0] && !a->operand[1] && !w->item[a->operand[0]].active.curve;
-        y = alone ? (Value){0} : last_node(w, a);
-    }
+    if (w->depth++ < DEPTH_MOST && !curve_build(w->g, a->base, a->curve, &y)) y = last_node(w, a);
     w->depth--;
     if (!y.id && !w->lost) curve_refuse(w, a);
     w->lost = lost || !y.id;

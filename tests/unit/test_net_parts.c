@@ -927,6 +927,33 @@ TEST(test_activations)
             "PRelu 'y': expected a slope of the file, one or one for each channel");
 }
 
+/* Powers that are no function of the list, of what is above 0: behind others, and in a graph of this program's own. */
+TEST(test_powers)
+{
+    static const struct {
+        const char *type, *operands;
+        float exponent;
+    } rows[] = {{"Pow", "b exponent", 3}, {"Pow", "b exponent", -0.5f}, {"Sqrt", "b", 0.5f}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char wanted[600];
+        OnnxMaker *m = started();
+        maker_constant(m, "one", 1), maker_constant(m, "exponent", rows[i].exponent);
+        maker_node(m, "Sigmoid", "x", "a");
+        maker_node(m, "Add", "a one", "b");
+        maker_node(m, rows[i].type, rows[i].operands, "y");
+        good(ended(m, 3));
+        trains(2);
+        snprintf(wanted, sizeof wanted,
+                 "%%0 = sigmoid(image) -> 1x3x8x8 f32 (sigmoid)\n"
+                 "%%1 = affine(%%0) scale 1 shift 1 -> 1x3x8x8 f32 (affine)\n"
+                 "%%2 = power(%%1) exponent %g -> 1x3x8x8 f32 (power)\n"
+                 "%%3 = avg_pool(%%2) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+                 "%%4 = dense(%%3, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n",
+                 (double)rows[i].exponent);
+        has_ops(0, wanted);
+    }
+}
+
 /* One place of an axis: the only row and column of a mean, and a channel. */
 TEST(test_places)
 {
