@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Compare networks that towers reads from ONNX files with PyTorch's, and print the tables of docs/results/networks.md.
 
-Usage: PYTHON_WITH_THE_PACKAGES scripts/parity/networks.py run BUILD RECORDS [NAME]...   one process a network; appends to RECORDS
+Usage: PYTHON_WITH_THE_PACKAGES scripts/parity/networks.py run BUILD RECORDS [--most N] [NAME]...   one process a network; appends to RECORDS
        ... scripts/parity/networks.py page RECORDS > docs/results/networks.md
+       ... scripts/parity/networks.py fill RECORDS docs/results/networks.md   only the rows of these networks anew
+       ... scripts/parity/networks.py empty docs/results/networks.md          networks whose gradients were not measured
 
 NAME is an architecture of torchvision, or one of timm behind "timm:"; without names it is every convolutional classifier of torchvision and
 the timm architectures of the list below, one or two of each family. A network is made with random weights and random statistics of its
@@ -10,7 +12,7 @@ batch norms, exported, read, and run on two images; PyTorch in float64 is the tr
 if its error is at most ten times PyTorch's, or 2e-6 of the largest logit. Else it `differs`; it is `refused` with the reasons that towers
 gives; or it is `not exported`, where no form of PyTorch's exporters makes a file; or `not measured`, if its process ends or takes too
 long. The forms are tried in the order of FORMS, until one loads or differs. Each record has the versions of the packages; a page is made of
-records of the same versions alone."""
+records of the same versions alone. Networks of N parameters or more are not trained; without --most these are 50,000,000."""
 import copy
 import json
 import multiprocessing
@@ -160,7 +162,7 @@ def trained(build, network, side, path, work):
     return found | {"steps": distance(ours_p, p64, g64), "torch_steps": distance(p32, p64, g64)}
 
 
-def one(build, name):
+def one(build, name, most):
     warnings.filterwarnings("ignore")
     network, side = network_of(name), side_of(name)
     parameters = sum(p.numel() for p in network.parameters())
@@ -175,7 +177,7 @@ def one(build, name):
             network.float()
             if found["verdict"] != "refused":
                 break
-        if found["verdict"] == "loads" and parameters < TRAINED_MOST:
+        if found["verdict"] == "loads" and parameters < most:
             found |= trained(build, network, side, f"{work}/net.onnx", work)
     return {"name": name, "side": side, "parameters": parameters, "before": before} | found
 
@@ -195,12 +197,12 @@ def torchvision_names():
     return [name for name in names if not name.startswith(VITS)]
 
 
-def run(build, records, names):
+def run(build, records, names, most):
     """Each in a process of its own, which begins with the packages read already."""
     packages, processes = packages_of(), multiprocessing.get_context("fork")
     for name in names or torchvision_names() + [f"timm:{name}" for name in TIMM]:
         answers = processes.SimpleQueue()
-        process = processes.Process(target=lambda: answers.put(one(build, name)))
+        process = processes.Process(target=lambda: answers.put(one(build, name, most)))
         process.start()
         process.join(SECONDS)
         why = "took too long" if process.is_alive() else "its process ended"
@@ -221,9 +223,12 @@ def row(r):
     return f"| {r['name'].replace('timm:', '')} | {r['verdict']} | {errors} | {r.get('form', '') if r['verdict'] == 'loads' else ''} | {why} |"
 
 
+def counted(verdicts):
+    return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in ("loads", "refused", "differs", "not exported", "not measured"))
+
+
 def table(title, records, names):
-    count = {verdict: sum(r["verdict"] == verdict for r in records) for verdict in ("loads", "refused", "differs", "not exported", "not measured")}
-    said = ", ".join(f"{n} {verdict}" for verdict, n in count.items())
+    said = counted([r["verdict"] for r in records])
     missing = sorted(set(names) - {r["name"] for r in records})
     rest = f" Not tried yet: {', '.join(missing).replace('timm:', '')}." if missing else ""
     return [f"## {title}", "", f"{len(records)} of {len(names)} architectures: {said}.{rest}", "", "| network | verdict | logits | gradients | three steps | exporter | why |", "|---|---|---|---|---|---|---|",
@@ -251,9 +256,52 @@ def page(path):
     print("\n".join(lines + table("torchvision", own, torchvision_names()) + table("timm", others, [f"timm:{name}" for name in TIMM])).rstrip())
 
 
+def rows_of(lines):
+    """{name: the number of its line} of a page."""
+    found, prefix = {}, ""
+    for at, line in enumerate(lines):
+        prefix = "timm:" if line == "## timm" else prefix
+        if line.startswith("| ") and not line.startswith("| network |"):
+            found[prefix + line.split(" | ")[0][2:]] = at
+    return found
+
+
+def fill(records, page):
+    lines = open(page).read().split("\n")
+    rows = rows_of(lines)
+    for line in open(records):
+        record = json.loads(line)
+        if record["packages"] not in lines[2] or record["name"] not in rows:
+            sys.exit(f"{page} has no row of {record['name']} with {record['packages']}")
+        lines[rows[record["name"]]] = row(record)
+    for at, line in enumerate(lines):
+        if " architectures: " in line:
+            timm = "## timm" in lines[:at]
+            verdicts = [lines[k].split(" | ")[1] for name, k in rows.items() if name.startswith("timm:") == timm]
+            lines[at] = f"{line.split(': ')[0]}: {counted(verdicts)}.{line.split('.', 1)[1]}"
+    with open(page, "w") as to:
+        to.write("\n".join(lines))
+
+
+def empty(page):
+    lines = open(page).read().split("\n")
+    print("\n".join(name for name, at in rows_of(lines).items() if lines[at].split(" | ")[1] == "loads" and "|  |  |" in lines[at]))
+
+
+def arguments_run(build, records, *names):
+    most = TRAINED_MOST
+    if names[:1] == ("--most",):
+        most, names = int(names[1]), names[2:]
+    run(build, records, names, most)
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["run"] and len(sys.argv) > 3:
-        run(sys.argv[2], sys.argv[3], sys.argv[4:])
+        arguments_run(*sys.argv[2:])
+    elif sys.argv[1:2] == ["fill"] and len(sys.argv) == 4:
+        fill(sys.argv[2], sys.argv[3])
+    elif sys.argv[1:2] == ["empty"] and len(sys.argv) == 3:
+        empty(sys.argv[2])
     elif sys.argv[1:2] == ["page"] and len(sys.argv) == 3:
         page(sys.argv[2])
     else:
