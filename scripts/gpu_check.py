@@ -321,8 +321,8 @@ def sanitized(part, sanitizer, tool, what, command, env):
 def part_ops(part):
     """The newest kernels, then all; the memory checker's steps are the slowest, and last."""
     tests = os.path.join(part.args.build, "tests")
-    # The cases' many small shapes get a plan cache of their own.
-    plain = dict(os.environ, XDG_CACHE_HOME=tempfile.mkdtemp(prefix="towers-ops-"), TOWERS_TEST_BACKEND="cuda")
+    # The cases' many small shapes get a plan cache of their own. Kernels that no GPU has run are tried here first.
+    plain = dict(os.environ, XDG_CACHE_HOME=tempfile.mkdtemp(prefix="towers-ops-"), TOWERS_TEST_BACKEND="cuda", TOWERS_UNTRIED_KERNELS="1")
     sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     here = part.args.dry_run or os.path.exists(sanitizer)
     cases, error = os.path.join(tests, "test_ops"), ["--error-exitcode", "9"]
