@@ -165,8 +165,16 @@ static void shards_hint(const Loader *l, int64_t epoch, int window)
         source_hint_shard(l->config.source, order_shard(o, epoch, place));
 }
 
-/* At the first sample of a window, announce its shards and those of the next window to the storage, each once. Behind the last window of an
- * epoch comes the first of the next one. */
+/* In which order the shards behind the next window will be read. */
+static void later_hint(const Loader *l, int64_t epoch, int window)
+{
+    const Order *o = &l->order;
+    for (int place = (window + 2) * o->window; place < o->shards; place++)
+        source_hint_later(l->config.source, order_shard(o, epoch, place));
+}
+
+/* At the first sample of a window, announce its shards and those of the next window to the storage, each once; what comes behind them is said
+ * at the first one. Behind the last window of an epoch comes the first of the next one. */
 static void window_hint(Loader *l, int64_t epoch, int64_t position)
 {
     const Order *o = &l->order;
@@ -177,6 +185,7 @@ static void window_hint(Loader *l, int64_t epoch, int64_t position)
     if (!known) {
         shards_hint(l, epoch, window);
         source_hint_window(l->config.source);
+        later_hint(l, epoch, window);
     }
     shards_hint(l, epoch, window + 1);
     if (window == last) shards_hint(l, epoch + 1, 0);

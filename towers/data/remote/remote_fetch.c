@@ -25,6 +25,8 @@ typedef struct Coming {
     const CachedObject *object; /* of the list */
     ComingState state;
     int64_t priority;   /* the lowest comes first; below 0: a reader waits */
+    int64_t place;      /* of what is AWAY, the lowest comes first; 0: nobody has said when it is needed */
+    bool rests;         /* COMING although nobody has wanted it yet */
     int64_t crowded_ns; /* since when a reader waits and there is no room; 0: there was */
     int64_t look_ns;    /* no thread looks for its room again before: others that readers wait for may fit meanwhile */
     int holds;          /* of readers that need it in their windows */
@@ -61,6 +63,7 @@ struct RemoteFetch {
     int windows;           /* that readers have begun to want */
     bool begun;            /* the first of them is here, or cannot come */
     int64_t later;         /* priorities given out to what is read ahead */
+    int64_t ordered;       /* likewise, places */
     int64_t urgent;        /* likewise, to what readers wait for */
 };
 
@@ -78,27 +81,41 @@ static Coming *coming_find(const ShardFetch *door, const char *path, RemoteFetch
 static bool is_first_window(RemoteFetch *f)
 {
     if (f->begun || !f->windows) return false;
+    bool wanted = false; /* by a window: threads may look before the first one has said what it needs */
     for (int i = 0; i < f->count; i++) {
         const Coming *c = &f->coming[i];
         if (c->window <= 1 && (c->state == WANTED || c->state == COMING)) return true;
+        wanted = wanted || c->window > 0;
     }
     f->begun = f->windows > 1;
-    return false;
+    return !wanted && !f->begun;
 }
 
-/* With the lock held: what is wanted first, or, with nothing wanted, any that is not here, for which most threads are kept free. */
+/* With the lock held: what is needed first of what nobody has wanted, for which most threads are kept free. */
+static Coming *rest_of(RemoteFetch *f)
+{
+    Coming *first = NULL;
+    for (int i = 0; i < f->count && f->resting < REST_THREADS; i++) {
+        Coming *c = &f->coming[i];
+        if (c->state == AWAY && (!first || (c->place && (!first->place || c->place < first->place)))) first = c;
+    }
+    return first;
+}
+
+/* With the lock held: what is wanted first. Only when all of that is here, of the rest, which would take its share of the network; readers that
+ * have no windows always wait for something. */
 static Coming *next_of(RemoteFetch *f)
 {
     Coming *first = NULL;
     int64_t now = clock_ns();
-    bool crowded = now < f->crowded_until, alone = is_first_window(f);
+    bool crowded = now < f->crowded_until, alone = is_first_window(f), wanted = alone;
     for (int i = 0; i < f->count; i++) {
         Coming *c = &f->coming[i];
         bool due = c->state == WANTED && (c->priority < 0 ? now >= c->look_ns : !crowded && !(alone && c->window > 1));
-        if (due && (!first || first->state == AWAY || c->priority < first->priority)) first = c;
-        if (c->state == AWAY && f->rest && !alone && f->resting < REST_THREADS && !first) first = c;
+        if (due && (!first || c->priority < first->priority)) first = c;
+        wanted = wanted || (f->windows && (c->state == WANTED || (c->state == COMING && !c->rests)));
     }
-    return first;
+    return first || wanted || !f->rest ? first : rest_of(f);
 }
 
 static bool is_seen(RemoteFetch *f, const Coming *c, int fd)
@@ -263,6 +280,7 @@ static void *thread_main(void *context)
         }
         bool urgent = c->priority < 0, rests = c->state == AWAY;
         f->resting += rests;
+        c->rests = rests;
         c->state = COMING;
         pthread_mutex_unlock(&f->lock);
         Status st = room_find(f, c, urgent, &room);
@@ -293,6 +311,7 @@ static void queue_init(RemoteFetch *f)
     pthread_cond_init(&f->work, NULL);
     pthread_cond_init(&f->came, NULL);
     f->threads = f->resting = f->windows = 0;
+    f->ordered = 0;
     f->begun = false;
     for (int i = 0; i < f->count; i++) f->coming[i] = (Coming){.object = f->coming[i].object};
 }
@@ -332,6 +351,7 @@ static void queue_take(RemoteFetch *f)
 static void shard_want(RemoteFetch *f, Coming *c, bool reader)
 {
     if (c->state == WANTED || c->state == COMING) {
+        c->rests = false;
         if (reader && c->priority >= 0) c->priority = INT64_MIN + f->urgent++;
         return;
     }
@@ -411,6 +431,17 @@ static bool fetch_want(const ShardFetch *door, const char *path, char file[PATH_
     if (c->state == AWAY || c->state == HERE) shard_want(f, c, false);
     pthread_mutex_unlock(&f->lock);
     return false;
+}
+
+static void fetch_later(const ShardFetch *door, const char *path)
+{
+    RemoteFetch *f;
+    Coming *c = coming_find(door, path, &f);
+    if (!c) return;
+    queue_take(f);
+    pthread_mutex_lock(&f->lock);
+    c->place = ++f->ordered;
+    pthread_mutex_unlock(&f->lock);
 }
 
 static void fetch_window(const ShardFetch *door)
@@ -500,8 +531,8 @@ Status remote_fetch_create(const CacheConfig *config, bool rest, RemoteSet *set,
     f->config.progress = NULL;
     f->config.shared = true;
     f->rest = rest;
-    f->door =
-        (ShardFetch){fetch_bring, fetch_want, fetch_window, fetch_hold, fetch_leave, fetch_is_here, fetch_traffic};
+    f->door = (ShardFetch){fetch_bring, fetch_want,  fetch_later,   fetch_window,
+                           fetch_hold,  fetch_leave, fetch_is_here, fetch_traffic};
     if (f->traffic) *f->traffic = (Traffic){.bytes = set->state.came, .retries = set->state.retries};
     f->objects = set->objects;
     set->objects = (CachedObjects){0};

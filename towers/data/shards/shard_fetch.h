@@ -12,6 +12,8 @@ struct ShardFetch {
     Status (*bring)(const ShardFetch *fetch, const char *path, int *fd);
     /* It is needed soon, after all that are wanted already. True if it is here: then `file` is its path. */
     bool (*want)(const ShardFetch *fetch, const char *path, char file[PATH_BYTES]);
+    /* It is needed later, after all that were named so before it: without anything else to bring, shards come in this order. */
+    void (*later)(const ShardFetch *fetch, const char *path);
     /* What a reader wants from now on is of its next window; the first one comes before all others. */
     void (*window)(const ShardFetch *fetch);
     /* A reader needs it from now on, until it leaves it as often: then it may make room for others. */

@@ -213,6 +213,12 @@ static void shards_hint_shard(const Source *source, int shard)
     if (s->fetch->want(s->fetch, path, file)) bytes_hint(file, 0, 0);
 }
 
+static void shards_hint_later(const Source *source, int shard)
+{
+    const ShardsSource *s = (const ShardsSource *)source;
+    if (s->fetch) s->fetch->later(s->fetch, shard_path(s, s->first[shard]));
+}
+
 static void shards_hint_window(const Source *source)
 {
     ShardsSource *s = (ShardsSource *)(uintptr_t)source;
@@ -307,6 +313,7 @@ Status shards_source_open(const SourceConfig *config, Split split, Source **made
     s->base.traffic = shards_traffic;
     s->base.hint = shards_hint;
     s->base.hint_shard = shards_hint_shard;
+    s->base.hint_later = shards_hint_later;
     s->base.hint_window = shards_hint_window;
     s->base.close = shards_close;
     s->slots = malloc(SLOTS * sizeof *s->slots);

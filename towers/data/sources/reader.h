@@ -20,6 +20,7 @@ struct Source {
     void (*traffic)(const Source *source, SourceTraffic *traffic); /* NULL: none */
     void (*hint)(const Source *source, int64_t index);             /* NULL: not supported */
     void (*hint_shard)(const Source *source, int shard);           /* NULL: there are none */
+    void (*hint_later)(const Source *source, int shard);           /* NULL: nothing is to do */
     void (*hint_window)(const Source *source);                     /* NULL: nothing is to do */
     void (*close)(Source *source);                                 /* NULL: free */
 };

@@ -129,6 +129,14 @@ void source_hint_shard(const Source *source, int shard)
         source_hint_shard(source->from, shard);
 }
 
+void source_hint_later(const Source *source, int shard)
+{
+    if (source->hint_later)
+        source->hint_later(source, shard);
+    else if (source->from)
+        source_hint_later(source->from, shard);
+}
+
 Status bytes_raw(Bytes *bytes, const uint8_t *pixels, int32_t h, int32_t w, int32_t c)
 {
     size_t size = (size_t)h * (size_t)w * (size_t)c;

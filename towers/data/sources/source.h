@@ -110,3 +110,5 @@ void source_hint(const Source *source, int64_t index);
 void source_hint_window(const Source *source);
 /* Announce that a whole shard will be read soon. */
 void source_hint_shard(const Source *source, int shard);
+/* Announce that a whole shard will be read later, after all of which that was said before. */
+void source_hint_later(const Source *source, int shard);
