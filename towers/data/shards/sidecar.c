@@ -226,6 +226,7 @@ static Status skips_put(const ShardList *list, Record *r)
     for (SkipReason why = 0; why < SKIP_REASONS; why++) {
         const char *first = skips_first(&list->skips, why), *kind;
         RecordSkip s = {.why = why};
+        if (why == SKIP_LABEL) continue; /* records of version 1 have them among other members only */
         for (int k = 0; (kind = skips_kind_at(&list->skips, why, k, &s.count)) != NULL; k++) {
             TRY(record_string(list, r, kind, &s.kind));
             TRY(record_string(list, r, strncmp(first, list->path, before) ? first : first + before, &s.first));

@@ -274,7 +274,8 @@ static Status sample_rest(Tar *t, const TarSample *sample, bool used)
         bool meant = rank_of(suffix_of(t, m)) == OTHER && dotted_rank(t, m) != OTHER;
         bool ungrouped = meant && (!used || is_dotted_pair(t, sample, i)),
              contradicts = sample->contradicts && m == sample->of[JSON];
-        TRY(member_skip(t, contradicts ? SKIP_LABEL : ungrouped ? SKIP_UNGROUPED : SKIP_MEMBER, m));
+        if (contradicts) TRY(member_skip(t, SKIP_LABEL, m));
+        TRY(member_skip(t, ungrouped ? SKIP_UNGROUPED : SKIP_MEMBER, m));
     }
     return OK;
 }
