@@ -547,18 +547,26 @@ Status label_file_mixed_refuse(const LabelFile *file, const char *path, unsigned
 {
     static const char *const others[] = {";", "|", ",", " \t"};
     const char *separator = label_separator(marks);
-    for (int64_t i = 0; !file->columns && i < file->rows_count; i++)
-        for (int32_t k = 0; k < file->rows[i].count; k++) {
-            const char *label = file->classes[file->labels[file->rows[i].first + k]];
-            for (size_t o = 0; o < sizeof others / sizeof *others; o++)
-                if (*others[o] != *separator && is_labels(file, label, others[o]))
-                    return FAIL(ERR_FORMAT,
-                                "'%s', line %" PRId64 ": '%.200s' is one label, as '%s' separates labels in other "
-                                "lines, but its parts are labels as well: write '%s' between them or, if it is one, "
-                                "another character (ice-cream)",
-                                path, file->rows[i].line, label, separator, separator);
+    bool *beside = calloc((size_t)file->classes_count + 1, sizeof *beside);
+    Status st = beside ? OK : FAIL(ERR_MEMORY, "no memory for the classes of '%s'", path);
+    for (int64_t i = 0; st == OK && !file->columns && i < file->rows_count; i++)
+        for (int32_t k = 0; k < file->rows[i].count && file->rows[i].count > 1; k++)
+            beside[file->labels[file->rows[i].first + k]] = true;
+    for (int64_t i = 0; st == OK && !file->columns && i < file->rows_count; i++)
+        for (int32_t k = 0; st == OK && k < file->rows[i].count; k++) {
+            int32_t class = file->labels[file->rows[i].first + k];
+            const char *label = file->classes[class];
+            for (size_t o = 0; st == OK && o < sizeof others / sizeof *others; o++)
+                if (*others[o] != *separator && !(*others[o] == ' ' && beside[class]) &&
+                    is_labels(file, label, others[o]))
+                    st = FAIL(ERR_FORMAT,
+                              "'%s', line %" PRId64 ": '%.200s' is one label, as '%s' separates labels in other "
+                              "lines, but its parts are labels as well: write '%s' between them or, if it is one, "
+                              "another character (ice-cream)",
+                              path, file->rows[i].line, label, separator, separator);
         }
-    return OK;
+    free(beside);
+    return st;
 }
 
 Status label_file_match(LabelFile *file, const char *path, const LabelFile *train, const char *train_path)
