@@ -54,7 +54,12 @@ static int trained_tensors(const NetFile *n, const NetFile *trained, Onnx__Tenso
     for (int i = 0; n != trained && i < trained->survey.binding_count; i++) {
         const char *name = trained->survey.binding[i].name;
         int id = is_parameter(n, name) ? 0 : onnx_value(n->file, name), tensor = id ? n->file->value[id].tensor : -1;
-        if (tensor >= 0) to[count++] = n->file->model->graph->initializer[tensor];
+        int writer = id ? n->file->value[id].writer : -1;
+        const Onnx__AttributeProto *made = writer >= 0 ? onnx_attribute(&n->file->node[writer], "value") : NULL;
+        if (tensor >= 0)
+            to[count++] = n->file->model->graph->initializer[tensor];
+        else if (made && made->t)
+            to[count++] = made->t;
     }
     return count;
 }

@@ -153,7 +153,8 @@ void build_prelu(OnnxWalk *w, const OnnxNode *node)
     const Fixed *f = walk_fixed(w, node, 1);
     Active *a = walk_active(w, node, 0);
     Value x = a ? walk_value(w, node->in[0]) : (Value){0}, p = {0};
-    bool one = f && f->count == 1 && f->from.rank <= 4, each = a && f && fixed_is_of_channels(f, &a->order);
+    bool one = f && f->count == 1 && f->from.rank <= 4 && (!f->curve || curve_is_known(f->curve)),
+         each = a && f && fixed_is_of_channels(f, &a->order);
     if (!x.id || !(one || each)) {
         walk_refuse(w, node, "expected a slope of the file, one or one for each channel");
         return;

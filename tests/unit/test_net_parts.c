@@ -925,6 +925,13 @@ TEST(test_activations)
     }
     refused(activated(&(Activation){"PRelu", "p act.weight", f_prelu, 0, {1, 8, 1}}), ERR_ARG,
             "PRelu 'y': expected a slope of the file, one or one for each channel");
+    OnnxMaker *m = started(); /* of a function that the graph has not, no other is trained in its place */
+    maker_node(m, "MaxPool", "x", "p");
+    maker_ints(m, "kernel_shape", 2, SIZES(1, 1));
+    maker_node(m, "Exp", "act.weight", "s");
+    maker_node(m, "PRelu", "p s", "y");
+    *(float *)maker_floats(m, "act.weight", 3, SIZES(1, 1, 1))->raw_data.data = -0.75f;
+    refused(ended(m, 4), ERR_ARG, "PRelu 'y': expected a slope of the file, one or one for each channel");
 }
 
 /* Powers that are no function of the list, of what is above 0: behind others, and in a graph of this program's own. */
