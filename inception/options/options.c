@@ -84,7 +84,7 @@ static Status set_option(Options *options, OptionId id, bool negated, const char
         OptionId other;
         for (int k = 0; (other = option_rival(id, k)) != OPTION_ID_COUNT; k++)
             TRY(settle_pair(options, id, other, source, &wins));
-        options->displaced[id] |= !wins && source->origin == ORIGIN_RUN;
+        options->displaced[id] |= !wins && source->origin == ORIGIN_RUN && strcmp(text, "none") != 0;
     }
     if (!wins) return OK;
     if (info->type == OPTION_IS_FLAG) value.flag ^= negated;

@@ -66,6 +66,9 @@ keeps() {
     cp -a runs/copied runs/displaced && sed -i '/^after-checkpoint:/d; s|^# upload: not set|upload: "s3://away/runs/kept" # from command line "--upload"|' runs/displaced/args.yaml
     ends 0 displaced --max-steps 8 --resume runs/displaced --after-checkpoint none
     says displaced "^warning: the run had --upload, which --after-checkpoint excludes"
+    cp -a runs/copied runs/unplaced && sed -i '/^after-checkpoint:/d; s|^# upload: not set|upload: "none" # from command line "--upload"|' runs/unplaced/args.yaml
+    ends 0 unplaced --max-steps 8 --resume runs/unplaced --after-checkpoint true
+    ! grep -q "the run had --upload" err.unplaced || complain "a run without --upload is said to have had it"
 }
 
 # ---- who starts towers may ignore SIGCHLD, which outlives exec: then nobody could wait for a child
