@@ -22,9 +22,10 @@ for n in ${SCALE_PROGRAMS:-16 64}; do
         "${now[4]}" $((now[5] / 1024)) $((now[6] / 1024)) $((now[7] / 1024)) "${now[8]}" "${now[@]:9}"
     # Bytes: every program receives the names of all hosts, twice, and the numbers of a barrier; what all say of themselves and their
     # times go to rank 0 alone.
-    share=$((n * 60))
+    # Names of this machine have any length; a program sends and receives a heartbeat each second.
+    beats=$((32 * (1 + (now[9] + now[10] + now[11]) / 1000))) share=$((n * (60 + ${#HOSTNAME}) + beats))
     at_most "bytes that rank 0 sends" "${now[1]}" $((n * (share + 12000)))
-    at_most "bytes that a program sends" "${now[5]}" 12000
+    at_most "bytes that a program sends" "${now[5]}" $((12000 + beats))
     at_most "bytes that a program receives" "${now[6]}" $((share + 12000))
     at_most "memory of rank 0 in bytes" "${now[3]}" $((1000000 + n * 16000))
     at_most "memory of a program in bytes" "${now[7]}" $((1500000 + n * 4000))
@@ -35,8 +36,8 @@ for n in ${SCALE_PROGRAMS:-16 64}; do
     grows 1 "bytes that rank 0 sends" 2 100000
     grows 2 "bytes that rank 0 receives" 1 $((20000 + n * 32 * (1 + (now[9] + now[10] + now[11]) / 1000))) # and heartbeats
     grows 3 "memory of rank 0 in bytes" 1 1000000
-    grows 5 "bytes that a program sends" 0 1000
-    grows 6 "bytes that a program receives" 1 4000
+    grows 5 "bytes that a program sends" 0 $((1000 + beats))
+    grows 6 "bytes that a program receives" 1 $((4000 + beats))
     grows 7 "memory of a program in bytes" 1 300000
     grows 13 "bytes of a step's record" 1 1000
     before=("${now[@]}")
