@@ -9,7 +9,7 @@ gpu_check.py loss --driver PROGRAM --dtype D                           its loss 
 A part has steps, of which each says how many seconds it takes. A file is replaced as a whole after every result, so earlier results
 survive any failure, and a later call (--continue) goes on behind the last step that was finished. Every program has a time limit; if it is
 stopped, the part's file says so, and what it had printed counts. Every part has a time budget that fits one call on a machine that
-is available for ten minutes at a time; with --total, all of them together have one. The tables are made anew after each part.
+is rented for ten minutes; with --total, all of them together have one. The tables are made anew after each part.
 """
 
 import argparse
@@ -44,7 +44,7 @@ import gpu_watch  # noqa: E402
 # no time is taken.
 PLAN = {"bench": 47, "nccl": 240, "ops": 62, "profile": 20, "counters": 70, "models": 75, "batches": 44, "loss": 30, "compile": 65,
         "resume": 60, "model": 330, "scale": 480}  # fmt: skip
-MOST = 540  # of a part alone: one call on a machine that is available for ten minutes at a time
+MOST = 540  # of a part alone
 AMP = {"f32": [], "tf32": ["--amp", "--amp-dtype", "tf32"], "bf16": ["--amp", "--amp-dtype", "bf16"], "f16": ["--amp", "--amp-dtype", "fp16"]}
 HALF = {"f16": "float16", "bf16": "bfloat16"}  # PyTorch's names
 LAYOUTS = ("contiguous", "channels_last")  # of fidelity.pytorch_singles
@@ -85,7 +85,7 @@ class Part:
         earlier = args.earlier.get(name)
         if earlier:
             kept = {key: earlier[key] for key in earlier if key not in ("seconds", "left_out", "complete")}
-            self.result.update(kept, continued=self.result["started"])
+            self.result.update(kept, **({} if args.last_turn else {"continued": self.result["started"]}))
 
     def save(self):
         if self.args.dry_run:
@@ -186,7 +186,7 @@ class Part:
 
 
 def pack(args):
-    """All results in one file, for machines that give few files back."""
+    """All results in one file, to fetch it at once."""
     if not args.pack:
         return
     with tarfile.open(args.pack + ".new", "w") as tar:
@@ -1081,24 +1081,27 @@ def nccl_struck(ranks, what, name, more, env, number, code, text):
         part.run(command)
         return
     if part.until - time.monotonic() < 60:
-        part.result.setdefault("left_out", []).append("no time left for: " + brief(command))
+        part.cut = True
+        part.leave_out((part.step_now + ": " if part.step_now else "") + "no time left for: " + brief(command))
         return
     with open(os.path.join(ranks.folder, name + ".err"), "w+", encoding="utf-8", errors="replace") as said:
         child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, stdin=subprocess.DEVNULL, env=ranks.env(name, **env), **GROUP)
         until, started = time.monotonic() + 60, time.monotonic()
-        while number is not None and len(ranks.losses(name)) < 2 and child.poll() is None and time.monotonic() < until:
-            time.sleep(0.1)
-        towers = children_of(child.pid)
-        if number is not None and towers:
-            started = time.monotonic()
-            os.kill(towers[len(towers) // 2], number)
         try:
-            found = child.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            found = None
-        seconds = time.monotonic() - started
-        left = [pid for pid in towers if alive(pid)]
-        end_group(child.pid)
+            while number is not None and len(ranks.losses(name)) < 2 and child.poll() is None and time.monotonic() < until:
+                time.sleep(0.1)
+            towers = children_of(child.pid)
+            if number is not None and towers:
+                started = time.monotonic()
+                os.kill(towers[len(towers) // 2], number)
+            try:
+                found = child.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                found = None
+            seconds = time.monotonic() - started
+            left = [pid for pid in towers if alive(pid)]
+        finally:
+            end_group(child.pid)
         child.wait()
         said.seek(0)
         words = said.read()
@@ -1192,6 +1195,9 @@ def main():
     parser.add_argument("parts", nargs="+", choices=sorted(PLAN))
     args = parser.parse_args()
     args.out = os.path.abspath(args.out)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # an exception ends the program that runs, too
+        if signal.getsignal(number) == signal.SIG_DFL:  # not of nohup
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     os.makedirs(args.out, exist_ok=True)
     environment_set(args)
     return parts_run(args)
@@ -1235,11 +1241,14 @@ def earlier_read(args):
     if not found:
         sys.exit(f"gpu_check: --continue: there are no results in {args.earlier_results}")
     for name, part in found.items():
-        for what, wanted in (("commit", args.commit), ("device", args.device)):
+        for what, wanted in (("commit", args.commit), ("device", part.get("device") if args.dry_run else args.device)):
             if part.get(what) != wanted:
                 sys.exit(f"gpu_check: --continue: part {name} in {args.earlier_results} is of {what} {part.get(what)}, this is {wanted}: begin anew, without --continue")
         for key, none in (("took", {}), ("unfinished", {})):
             part.setdefault(key, none)
+        if not args.dry_run and not os.path.exists(os.path.join(args.out, name + ".json")):
+            with open(os.path.join(args.out, name + ".json"), "w", encoding="utf-8") as file:
+                json.dump(part, file, indent=1)
     return found
 
 

@@ -26,7 +26,7 @@
 #   --continue PLACE  go on behind the results in this folder or results.tar, of the same commit and GPU: what is finished is not done
 #                 again, also if the earlier call was killed; what was begun is
 #   --dry-run     build everything, print what would run, with its seconds, run nothing
-# On a machine that is available for a few minutes at a time: one call with --total, then others with --continue. The build, the plans and
+# On a machine that is rented by the minute: one call with --total, then others with --continue. The build, the plans and
 # what PyTorch has compiled are kept in $TOWERS_GPU_BUILD (default build-gpu). The tables of docs/results/gpu.md are made from the results;
 # with --out they are written to DIR/gpu.md instead.
 set -uo pipefail
@@ -58,10 +58,10 @@ done
 pack=
 if [ -n "$out" ]; then
     page=$out/gpu.md
-elif [ -n "${OUT:-}" ]; then # few files are given back of it
+elif [ -n "${OUT:-}" ]; then # one file is easier to fetch
     out=$build/results pack=$OUT/results.tar page=$build/results/gpu.md
     mkdir -p "$OUT"
-    if [ -n "$earlier" ] && [ -d "$earlier" ] && [ "$(realpath "$earlier")" = "$(realpath -m "$out")" ]; then :; else rm -rf "$out"; fi
+    if [ $dry = yes ] || { [ -n "$earlier" ] && [ -d "$earlier" ] && [ "$(realpath "$earlier")" = "$(realpath -m "$out")" ]; }; then :; else rm -rf "$out"; fi
 else
     out=docs/results/gpu page=docs/results/gpu.md
 fi

@@ -82,9 +82,9 @@ template <int COUNT> DEVICE void group_wait(float *sum)
 #define NAMES_40 NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
 /* d += a b: a by rows, b with its columns side by side in memory; `a0` to `last` are the operands behind the sums. */
 #define GROUP_MMA(format, n, names, a0, a1, a2, a3, last, ...)                                                         \
-    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, 1, 0;\n"                                                        \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"                                                            \
                  "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." format "." format " {" names "}, {%" #a0 ", %" #a1  \
-                 ", %" #a2 ", %" #a3 "}, %" #last ", add, 1, 1, 1;\n}"                                                 \
+                 ", %" #a2 ", %" #a3 "}, %" #last ", p, 1, 1, 1;\n}"                                                   \
                  : __VA_ARGS__                                                                                         \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits))
 #define GROUP_MMA_OF(format)                                                                                           \

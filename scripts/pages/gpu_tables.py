@@ -138,7 +138,8 @@ def number(value):
 
 def ops(part):
     rows = [(r["op"], r["dtype"], r["runs"], number(r["max_error"]), f"{r['percent_of_allowed']} %", r["unsupported"] or "") for r in part["results"] if "runs" in r]
-    lines = ["## Operations against the reference", "", f"All passed: {shown(part.get('passed'))}.", ""]
+    all_of = "All passed" if "all cases" in part.get("took", ("all cases",)) else "Passed, of those that there was time for"
+    lines = ["## Operations against the reference", "", f"{all_of}: {shown(part.get('passed'))}.", ""]
     lines += table(("operation", "type", "runs", "largest error", "of what is allowed", "unsupported"), rows)
     tools = [(r["tool"], r["op"], shown(r["clean"])) for r in part["results"] if "tool" in r]
     return lines + ([""] + table(("compute-sanitizer", "operation", "clean"), tools) if tools else [])

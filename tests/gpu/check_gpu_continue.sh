@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/gpu_check.sh on a machine that is lent for minutes, rehearsed with stand-ins for its programs, for NVML and for Nsight Compute:
+# scripts/gpu_check.sh on a machine that is rented by the minute, rehearsed with stand-ins for its programs, for NVML and for Nsight Compute:
 # clock, power and what slows the GPU down are in the rows, counters are those of the ops, a call that was killed in the middle of a step is
 # continued where it stopped, and time that does not suffice is spent in the order of value. usage: check_gpu_continue.sh SOURCE_FOLDER BINARY
 set -uo pipefail
@@ -28,6 +28,11 @@ static unsigned long long value(int column)
     FILE *file = fopen(getenv("FAKE_NVML"), "r");
     CHECK(file && fscanf(file, "%llu %llu %llu %llu", v, v + 1, v + 2, v + 3) == 4);
     fclose(file);
+    if (column == 3) { /* the last of a sample: who waits for samples counts them */
+        char path[4096];
+        snprintf(path, sizeof path, "%s.asked", getenv("FAKE_NVML"));
+        CHECK((file = fopen(path, "a")) && fputc('s', file) == 's' && fclose(file) == 0);
+    }
     return v[column];
 }
 int nvmlInit_v2(void) { return begun++, 0; }
@@ -99,7 +104,7 @@ case " $* " in *" $STUB_HANG "*)
     : >"$STUB_REACHED"
     exec sleep 900 ;;
 esac
-sleep 0.5 # some samples
+"${0%/b/*}/b/sampled"
 case " $* " in *' --profile '*) printf '\ninception_v3, batch 256\n| op | calls |\n' >&2; more=', "profile": {"ms": 36.25, "ops": [{"layer": "a", "ms": 1.0}, {"layer": "b", "ms": 0.5}]}' ;; esac
 echo "{\"images_per_sec\": 7000.5, \"jitter\": 1.0, \"last_average_loss\": 6.9, \"watts\": 680.5$more}"
 STUB
@@ -109,9 +114,16 @@ echo "ops_driver $*" >>"$STUB_CALLS"
 for word; do
     case $word in
     launch=*) echo "${word#launch=}" | tr ',' '\n' | sed 's/^/launched /' ;;
-    kinds=*) sleep 0.5; echo "{\"kinds\": \"${word#kinds=}\", \"ops\": 203, \"rounds\": 9, \"ms\": 23.5}" ;;
+    kinds=*) "${0%/b/*}/b/sampled"; echo "{\"kinds\": \"${word#kinds=}\", \"ops\": 203, \"rounds\": 9, \"ms\": 23.5}" ;;
     esac
 done
+STUB
+# Until there is a sample of this program, however busy the machine is.
+cat >"$work/b/sampled" <<'STUB'
+#!/bin/sh
+[ -z "$STUB_UNWATCHED" ] || exit 0
+before=$(wc -c <"$FAKE_NVML.asked")
+while [ "$(wc -c <"$FAKE_NVML.asked")" -lt $((before + 2)) ]; do sleep 0.05; done
 STUB
 cat >"$work/b/tests/test_ops" <<'STUB'
 #!/bin/sh
@@ -122,12 +134,13 @@ STUB
 printf '#!/bin/sh\ncase $1 in json) echo "{}" ;; memory) echo 4e12 ;; *) echo "${STUB_GPU:-Stub GPU}" ;; esac\n' >"$work/b/tests/gpu_driver"
 printf '#!/bin/sh\necho "sanitizer $2 ${TOWERS_TEST_OP:-a step}" >>"$STUB_CALLS"\n' >"$work/bin/compute-sanitizer"
 printf '#!/bin/sh\necho 500\n' >"$work/bin/nvidia-smi"
-chmod +x "$work/b/towers" "$work"/b/tests/* "$work"/bin/*
+chmod +x "$work/b/towers" "$work/b/sampled" "$work"/b/tests/* "$work"/bin/*
 mkdir "$work/without"
 echo 'raise ImportError("no PyTorch in this test")' >"$work/without/torch.py"
 export PYTHONPATH=$work/without STUB_CALLS=$work/calls STUB_HANG=nothing STUB_REACHED=$work/reached STUB_LEFT=$work/left FAKE_NVML=$work/says CUDA_VISIBLE_DEVICES=2
 export XDG_CACHE_HOME=$work/cache TORCHINDUCTOR_CACHE_DIR=$work/inductor
 echo '1755 3201 688000 5' >"$work/says"
+: >"$work/says.asked"
 
 call() { # OUT ARGUMENT...
     PATH="$work/bin:/usr/bin:/bin" LD_LIBRARY_PATH="${libraries-$work/nvml}" python3 "$source/scripts/gpu_check.py" --build "$work/b" --data "$work/d" --out "$1" --pack "$1.tar" --page "$1.md" "${@:2}" >"$work/run" 2>&1
@@ -154,7 +167,7 @@ done
 sort "$work/calls" | uniq -c | sort -rn | awk '$1 > 1 && !/--batches 1$/ { exit 1 }' || fail "measured twice: $(sort "$work/calls" | uniq -c)"
 # older drivers have another name for it; without NVML rows are without clocks, and that is said
 libraries=$work/old call "$work/two" --total 100000 profile && json "$work/two/profile.json" 'r[0]["slowed"] == "power 100 %"'
-libraries=$work/none call "$work/three" --total 100000 profile || fail "without NVML: $(cat "$work/run")"
+STUB_UNWATCHED=yes libraries=$work/none call "$work/three" --total 100000 profile || fail "without NVML: $(cat "$work/run")"
 grep -q '^no clocks and no power: ' "$work/run" && json "$work/three/profile.json" '"sm_mhz" not in r[0] and len(r) == 2' || fail "without NVML: $(cat "$work/run")"
 # only what happens under load counts: a GPU that is mostly idle is not slowed down by its power
 python3 - "$source/scripts/measure" <<'PY' || fail "the samples of a run"
@@ -248,7 +261,7 @@ assert ran == ["a", "c", "b", "b"] and [row["row"] for row in third.result["resu
 assert not third.result["left_out"] and set(third.result["took"]) == {"a", "b", "c"}
 PY
 
-# ---- the two calls of a GPU that is lent for 15 minutes, by a clock that runs as planned: what each of them does
+# ---- the two calls of a GPU that is rented for 15 minutes, by a clock that runs as planned: what each of them does
 mkdir -p "$work/bundle/data" "$work/bundle/nccl"
 touch "$work/bundle/data/train-images-idx3-ubyte" "$work/bundle/nccl/libnccl.so.2"
 PATH=$work/bin:$PATH python3 - "$source/scripts" "$work" >"$work/plan" <<'PY' || fail "the plan of two calls: $(cat "$work/plan")"

@@ -169,7 +169,7 @@ grep -q 'the build was cut off after .* the next call continues it' "$work/run" 
 touch "$work/built"
 rm "$work/slow/nvidia-smi"
 rehearse 300 --total 110
-[ "$(ls "$work/total")" = "$(printf 'build.log\nresults.tar')" ] || fail "more files than two are given back: $(ls "$work/total")"
+[ "$(ls "$work/total")" = "$(printf 'build.log\nresults.tar')" ] || fail "more files than two are in $OUT: $(ls "$work/total")"
 unpack() {
     rm -rf "$work/unpacked"
     mkdir "$work/unpacked"
