@@ -29,7 +29,7 @@ PYTHON
 
 # what the program says about its data, without the parts that depend on this machine
 said() {
-    sed -nE "s|$work/||g; s/; images are files.*//; s/, the first is .*//; s/^data +//p; /^warning: .* ignored/p; s/^error: //p; /has no images of/p" "$@" | paste -sd'~' | sed 's/~/; /g'
+    sed -nE "s|$work/||g; s/; images are files.*//; s/, the first is .*//; s/^data +//p; /^warning: .* ignored/p; s/^error: //p; /has no images of/p" "$@" | awk '!seen[$0]++' | paste -sd'~' | sed 's/~/; /g'
 }
 
 make base 'train/a*8' 'train/b*8' 'val/a*2' 'val/b*2'
