@@ -8,6 +8,7 @@
 # Then copy the working tree with that folder to the machine and run scripts/gpu_check.sh there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+scripts/setup.sh python
 few=no nccl='' gpu=90 folder=third_party/bundle
 while [ $# -gt 0 ]; do
     case $1 in

@@ -267,8 +267,8 @@ def members():
     taken("masks", tars(members=[*pair("m"), ("m.seg.png", picture()), ("m.txt", b"x"), ("README", b"x"), ("notes.md", b"x")]), 5,
           [("other-member", 4, "1 .png, 1 .txt, 1 other, 1 .md", "/m.seg.png")])
     taken("second-image", tars(members=[*pair("m"), ("m.jpg", picture())]), 5, [("other-member", 1, "1 .png", "/m.png")])
-    taken("other-labels", tars(members=[*pair("m"), ("m.json", b'{"label": 7}'), *pair("n"), ("n.json", b'{"caption": "x"}'), *pair("o"), ("o.json", b"{no JSON")]), 7,
-          [("other-member", 3, "3 .json", "/m.json"), ("other-label", 1, "1 .json", "/train-0.tar/m.json")])
+    taken("other-labels", tars(members=[*pair("n"), ("n.json", b'{"caption": "x"}'), *pair("m"), ("m.json", b'{"label": 7}'), *pair("o"), ("o.json", b"{no JSON")]), 7,
+          [("other-member", 3, "3 .json", "/n.json"), ("other-label", 1, "1 .json", "/train-0.tar/m.json")])
     taken("equal-labels", tars(members=[*pair("m"), ("m.json", b'{"label": %s}' % dict(pair("m"))["m.cls"])]), 5, [("other-member", 1, "1 .json", "/m.json")])
     taken("corrected", tars(members=[("s000.cls", b"1")]), 4, [("replaced", 1, "1 .cls", "/train-0.tar/s000.cls")])
     with open(os.path.join(work, "runs/x/env.json")) as file:
