@@ -543,29 +543,39 @@ static bool is_labels(const LabelFile *f, const char *name, const char *marks)
     return parts > 1;
 }
 
+/* What separates the labels of which a name consists, if it is not the separator of the file. */
+typedef enum Mixed { MIXED_BY_NOTHING, MIXED_BY_A_MARK, MIXED_BY_BLANKS } Mixed;
+
+static Mixed mixed_by(const LabelFile *f, const char *name, char separator)
+{
+    static const char *const marks[] = {";", "|", ","};
+    for (size_t k = 0; k < sizeof marks / sizeof *marks; k++)
+        if (*marks[k] != separator && is_labels(f, name, marks[k])) return MIXED_BY_A_MARK;
+    return separator != ' ' && is_labels(f, name, " \t") ? MIXED_BY_BLANKS : MIXED_BY_NOTHING;
+}
+
 Status label_file_mixed_refuse(const LabelFile *file, const char *path, unsigned marks)
 {
-    static const char *const others[] = {";", "|", ",", " \t"};
     const char *separator = label_separator(marks);
-    bool *beside = calloc((size_t)file->classes_count + 1, sizeof *beside);
-    Status st = beside ? OK : FAIL(ERR_MEMORY, "no memory for the classes of '%s'", path);
-    for (int64_t i = 0; st == OK && !file->columns && i < file->rows_count; i++)
-        for (int32_t k = 0; k < file->rows[i].count && file->rows[i].count > 1; k++)
-            beside[file->labels[file->rows[i].first + k]] = true;
+    Mixed *mixed = calloc((size_t)file->classes_count + 1, sizeof *mixed);
+    Status st = mixed ? OK : FAIL(ERR_MEMORY, "no memory for the classes of '%s'", path);
+    for (int c = 0; st == OK && c < file->classes_count; c++) mixed[c] = mixed_by(file, file->classes[c], *separator);
+    for (int64_t i = 0; st == OK && i < file->rows_count; i++)
+        for (int32_t k = 0; k < file->rows[i].count && file->rows[i].count > 1; k++) {
+            Mixed *of = &mixed[file->labels[file->rows[i].first + k]];
+            if (*of == MIXED_BY_BLANKS) *of = MIXED_BY_NOTHING; /* it stands beside another: it is one label */
+        }
     for (int64_t i = 0; st == OK && !file->columns && i < file->rows_count; i++)
         for (int32_t k = 0; st == OK && k < file->rows[i].count; k++) {
             int32_t class = file->labels[file->rows[i].first + k];
-            const char *label = file->classes[class];
-            for (size_t o = 0; st == OK && o < sizeof others / sizeof *others; o++)
-                if (*others[o] != *separator && !(*others[o] == ' ' && beside[class]) &&
-                    is_labels(file, label, others[o]))
-                    st = FAIL(ERR_FORMAT,
-                              "'%s', line %" PRId64 ": '%.200s' is one label, as '%s' separates labels in other "
-                              "lines, but its parts are labels as well: write '%s' between them or, if it is one, "
-                              "another character (ice-cream)",
-                              path, file->rows[i].line, label, separator, separator);
+            if (mixed[class] != MIXED_BY_NOTHING)
+                st = FAIL(ERR_FORMAT,
+                          "'%s', line %" PRId64 ": '%.200s' is one label, as '%s' separates labels in other "
+                          "lines, but its parts are labels as well: write '%s' between them or, if it is one, "
+                          "another character (ice-cream)",
+                          path, file->rows[i].line, file->classes[class], separator, separator);
         }
-    free(beside);
+    free(mixed);
     return st;
 }
 
