@@ -90,6 +90,7 @@ typedef struct Records {
     char index_path[PATH_BYTES];
     int64_t number; /* of the current record */
     char where[WHERE_BYTES];
+    const char *record; /* the end of `where`, behind the path */
     ExampleBytes example;
 } Records;
 
@@ -133,8 +134,7 @@ static Status record_take(Records *r, uint64_t at, uint64_t bytes, uint32_t crc)
     TRY(feature_text(e, feature_either(found, KEY_NAME), name));
     TRY(feature_text(e, &found[KEY_TEXT], text));
     if (!*name) snprintf(name, sizeof name, "record %" PRId64, r->number);
-    const char *record = r->where + strlen(r->list->path) + strlen("'': ");
-    TRY(shard_add(r->list, record, at, bytes, label, crc, name));
+    TRY(shard_add(r->list, r->record, at, bytes, label, crc, name));
     return *text ? shard_class(r->list, label, text) : OK;
 }
 
@@ -161,8 +161,10 @@ static Status records_read(Records *r)
     uint8_t head[TFRECORD_FOOT + TFRECORD_HEAD];
     uint64_t bytes;
     for (uint64_t at = 0; at < r->size; at += TFRECORD_HEAD + bytes + TFRECORD_FOOT, r->number++) {
-        snprintf(r->where, sizeof r->where, "'%s': record %" PRId64 " (offset %" PRIu64 ")", r->list->path, r->number,
-                 at);
+        Text where = text_start(r->where, sizeof r->where);
+        text_add(&where, "'%s': ", r->list->path);
+        r->record = r->where + where.used;
+        text_add(&where, "record %" PRId64 " (offset %" PRIu64 ")", r->number, at);
         if (r->size - at < TFRECORD_HEAD + TFRECORD_FOOT)
             return FAIL(ERR_FORMAT, "%s: the file ends at %" PRIu64 ", within its header: it is cut off", r->where,
                         r->size);
