@@ -9,8 +9,8 @@
  * about two buffers of the gradients' size where there is a tower on each rank.
  * A single rank has nothing to reduce: no communicator is created, and its towers are added in order. The sums are in
  * comm_nccl_sum.c.
- * Barrier, small broadcasts and those before the first sum, the unique ids and the flag that a peer has left use the processes' shared memory; between
- * hosts messages over MPI, or over TCP where no MPI has started them.
+ * Barrier, small broadcasts and those before the first sum, the unique ids and the flag that a peer has left use the
+ * processes' shared memory; between hosts messages over MPI, or over TCP where no MPI has started them.
  *
  * No call blocks inside the library: communicators are nonblocking, results are polled, and the wait ends if a peer has
  * left or the deadline has passed. After an error this rank makes no more calls and sets the flag for its peers.

@@ -81,8 +81,7 @@ void own_network_say(const Options *o, JobFiles *files)
     if (facts.filled.count)
         job_note(files,
                  "trained, though the file has them as constants: %d scale%s or shift%s of the batch norms of %s (%s), "
-                 "which "
-                 "an exporter writes for norms without; --freeze NAME keeps one as it is",
+                 "which an exporter writes for norms without; --freeze NAME keeps one as it is",
                  facts.filled.count, facts.filled.count == 1 ? "" : "s", facts.filled.count == 1 ? "" : "s",
                  model->name, facts.filled.list);
     if (facts.momenta)
