@@ -297,6 +297,12 @@ for k in a:
     elif "running" not in k:
         assert same_bits(a[k], b[k]), k
 PYTHON
+# a network whose authors draw a wide classifier begins at chance nevertheless: ln 2
+run wide efficientnet_b0 --img-size 32 -b 8 --epochs 0
+run narrow efficientnet_b0 --img-size 32 -b 8 --max-steps 1 --lr 0 --opt sgd --sched constant --classes 2 --pretrained runs/wide --reset-head
+look "--reset-head of a wide classifier" <<'PYTHON'
+assert 0.4 < steps("narrow")[0]["mean_loss"] < 1, steps("narrow")[0]
+PYTHON
 google=(--img-size 33 -b 2 --max-steps 1 --classes 5)
 run aux googlenet "${google[@]}" --weight-decay 0.01 --towers 2 --summary-interval 1 --log-interval 1
 look "the loss of each head" <<'PYTHON'

@@ -2,6 +2,8 @@
  * convolution before the average over its places (SqueezeNet). */
 #include "towers/store/pretrained.h"
 
+#include <math.h>
+
 /* ---- the heads of a network */
 
 static const Op *writer_of(const Graph *g, Value v)
@@ -176,6 +178,35 @@ static Status refusal(const char *path, const ProgramConfig *config, const HeadN
                 path, config->model->name, match->missing, match->mismatched, match->extra, head, match->table);
 }
 
+/* The standard deviation of a parameter's initial values. */
+static double init_deviation(Init init)
+{
+    switch (init.kind) {
+    case INIT_UNIFORM: return init.a / sqrt(3);
+    case INIT_TRUNCATED_NORMAL: return 0.88 * init.a; /* of a normal distribution that is cut at two deviations */
+    case INIT_NORMAL: return init.a;
+    default: return 0;
+    }
+}
+
+/* A new classifier behind trained features begins with a deviation of 1 / sqrt(inputs) at most (LeCun et al., "Efficient
+ * BackProp", 1998), so that its outputs are no larger than the features. Some networks draw it wider where all else begins at
+ * random, too (EfficientNet: within 1 / sqrt(classes), 0.7 for two); here that would be a loss of several times chance, whose
+ * gradients spoil what the features have learned. */
+static void head_narrow(const LayoutEntry *weight, float *params)
+{
+    double inputs = (double)weight->count / weight->shape.n;
+    double wanted = 1 / sqrt(inputs), drawn = init_deviation(weight->init);
+    for (size_t i = 0; drawn > wanted && i < weight->count; i++) params[weight->first + i] *= (float)(wanted / drawn);
+}
+
+static void heads_narrow(const WeightMap *map, const HeadNames *heads, float *params)
+{
+    for (int i = 0; i < map->count; i++)
+        for (int h = 0; h < heads->count; h++)
+            if (!strcmp(map->layout->params[i].name, heads->weight[h])) head_narrow(&map->layout->params[i], params);
+}
+
 Status pretrained_read(const WeightMap *map, const ProgramConfig *config, const char *path, HeadUse use, float *params,
                        float *running, PretrainedNotes *notes)
 {
@@ -194,6 +225,7 @@ Status pretrained_read(const WeightMap *map, const ProgramConfig *config, const 
         st = refusal(path, config, &heads, file, use, &match);
     else if (match.spoiled)
         st = weights_spoiled(path, &match);
+    if (use == HEAD_RESET) heads_narrow(map, &heads, params);
     if (notes) {
         *notes = (PretrainedNotes){.part = part};
         snprintf(notes->absent, sizeof notes->absent, "%s", match.absent);

@@ -20,7 +20,7 @@ NODISCARD Status head_names(const ProgramConfig *config, HeadNames *heads);
 int head_classes(const SafeTensors *file, const char *weight);
 
 /* How classifiers are filled: read from the file; read, and an error suggests --reset-head if they do not fit; or left
- * at their initial values. */
+ * at their initial values, narrowed to a deviation of 1 / sqrt(inputs). */
 typedef enum HeadUse { HEAD_READ = 0, HEAD_READ_OR_RESET, HEAD_RESET } HeadUse;
 
 /* What a user should know about weights that were read. */
