@@ -24,7 +24,7 @@ PYTHON
 
 # the "published" weights: of this program, for other classes
 mkdir files
-"$towers" train resnet18 --dataset synthetic --classes 5 --img-size 40 -b 4 --max-steps 1 --eval-interval 0 --experiment other --quiet 2>"$err" || complain "$(cat "$err")"
+"$towers" train efficientnet_lite0 --dataset synthetic --classes 5 --img-size 40 -b 4 --max-steps 1 --eval-interval 0 --experiment other --quiet 2>"$err" || complain "$(cat "$err")"
 cp runs/other/last.safetensors files/w.safetensors
 rm -rf runs
 coproc python3 "$source_dir/tests/support/http_server.py" "$work/files" "$work/requests"
@@ -32,7 +32,7 @@ server=$COPROC_PID
 trap 'kill "$server" 2>/dev/null; rm -rf "$work"' EXIT
 read -r port _ <&"${COPROC[0]}" || complain "the server does not start"
 cat >table.json <<JSON
-[{"model": "resnet18", "name": "imagenet", "title": "for a test", "license": "none", "address": "http://127.0.0.1:$port/good/w.safetensors",
+[{"model": "efficientnet_lite0", "name": "imagenet", "title": "for a test", "license": "none", "address": "http://127.0.0.1:$port/good/w.safetensors",
   "sha256": "$(sha256sum files/w.safetensors | cut -c 1-64)"}]
 JSON
 export TOWERS_WEIGHTS_TABLE=$work/table.json

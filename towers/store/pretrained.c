@@ -2,8 +2,6 @@
  * convolution before the average over its places (SqueezeNet). */
 #include "towers/store/pretrained.h"
 
-#include <math.h>
-
 /* ---- the heads of a network */
 
 static const Op *writer_of(const Graph *g, Value v)
