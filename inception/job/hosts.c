@@ -211,7 +211,10 @@ static Status settings_draft(const Options *o, const JobFiles *files, Draft *dra
     for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
         if (option_is_shared(o, id))
             fprintf(draft->to, "--%s: %s\n", option_info(id)->flag, option_format(o, id, value, sizeof value));
-    fprintf(draft->to, "%sprocesses: %d\n", files->settings, files->job.processes);
+    const char *key;
+    json_t *setting;
+    json_object_foreach(files->settings, key, setting) fprintf(draft->to, "%s: %s\n", key, json_string_value(setting));
+    fprintf(draft->to, "processes: %d\n", files->job.processes);
     return draft_end(draft, OK);
 }
 

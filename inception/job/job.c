@@ -11,6 +11,7 @@
 #include "inception/models/models.h"
 #include "inception/options/fill.h"
 #include "towers/data/remote/remote_fetch.h"
+#include "towers/files/json.h"
 
 /* ---- the model */
 
@@ -353,8 +354,8 @@ void job_close(JobFiles *files)
     free(files->survey_lines);
     free(files->data_here);
     free(files->objects);
-    free(files->settings);
-    free(files->setting_defaults);
+    json_decref(files->settings);
+    json_decref(files->setting_defaults);
     free(files->resumed_settings);
     free(files->rates);
     carrier_destroy(files->carrier);

@@ -21,7 +21,8 @@ typedef struct JobFiles {
     float *class_weight; /* [classes]; NULL: none */
     NameFactor *rates;   /* of --lr-mult and --layer-decay (rates.c), or NULL */
     char *lr_curve;      /* of --lr auto, for RUN/lr-find.json; or NULL */
-    char *args_yaml, *env_json, *settings, *setting_defaults, *survey, *survey_lines;
+    char *args_yaml, *env_json, *survey, *survey_lines;
+    struct json_t *settings, *setting_defaults;
     /* Of data at an address (remote_data.h): their path on this machine, and RUN/objects.json; or NULL. */
     char *data_here, *objects;
     struct RemoteFetch *fetch; /* what brings its shards while they are read, with the keys that it uses; or NULL */

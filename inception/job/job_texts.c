@@ -10,49 +10,72 @@
 #include <sys/utsname.h>
 #include <xxhash.h>
 
-static void data_print(const char *key, const Source *data, FILE *to)
+/* `to` becomes NULL where memory lacks; what is added to that adds nothing. */
+static void __attribute__((format(printf, 3, 4))) setting_put(json_t **to, const char *key, const char *format, ...)
 {
-    const SourceInfo *info = source_info(data);
-    fprintf(to, "%s: %" PRId64 " samples, fingerprint %016" PRIx64 "%016" PRIx64 "\n", key, info->count,
-            info->fingerprint[0], info->fingerprint[1]);
+    va_list args;
+    va_start(args, format);
+    if (json_object_set_new(*to, key, json_vsprintf(format, args)) != 0) {
+        json_decref(*to);
+        *to = NULL;
+    }
+    va_end(args);
 }
 
-/* A line for each option that options.def marks SAME; TOTAL too if `total_matters`. A text may contain any bytes; it is
- * stored as UTF-8. */
-static void options_print(const Options *o, bool total_matters, FILE *to)
+static void data_put(json_t **to, const char *key, const Source *data)
+{
+    const SourceInfo *info = source_info(data);
+    setting_put(to, key, "%" PRId64 " samples, fingerprint %016" PRIx64 "%016" PRIx64, info->count,
+                info->fingerprint[0], info->fingerprint[1]);
+}
+
+/* Each option that options.def marks SAME; TOTAL too if `total_matters`. A text may contain any bytes; it is stored as
+ * UTF-8. */
+static void options_put(json_t **to, const Options *o, bool total_matters)
 {
     char value[OPTION_FORMAT_BYTES], text[OPTION_FORMAT_BYTES];
     for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
         OptionResume resume = option_info(id)->resume;
         if (resume != RESUME_SAME && (resume != RESUME_TOTAL || !total_matters)) continue;
         utf8_escape(text, sizeof text, option_format(o, id, value, sizeof value));
-        fprintf(to, "%s: %s\n", option_info(id)->flag, text);
+        setting_put(to, option_info(id)->flag, "%s", text);
     }
 }
 
-/* The settings that determine the weights of a run, as lines "key: value": options that options.def marks SAME, and for
- * those marked MADE the value computed from them. Data are identified by a fingerprint, so their folder may move. */
-static void settings_print(const Options *o, const JobFiles *files, FILE *to)
+/* The settings that determine the weights of a run, as texts: options that options.def marks SAME, and for those marked
+ * MADE the value computed from them. Data are identified by a fingerprint, so their folder may move. */
+static json_t *settings_make(const Options *o, const JobFiles *files)
 {
     const TrainJob *job = &files->job;
-    bool cpu = job->backend->on_host;
     const Model *model = job->program.model; /* a file may be renamed */
-    fprintf(to, "model: %s\ndevice: %s\ntowers: %d\n", model->digest ? "FILE.onnx" : model->name, job->backend->name,
-            job->local_batches.towers);
-    if (model->digest) fprintf(to, "network: %s\n", model->digest);
-    if (!cpu && !job->comm.ordered)
-        fprintf(to, "processes: %d\n", job->processes); /* they determine the order of sums */
-    data_print("training data", job->train, to);
-    if (job->test) data_print("test data", job->test, to);
+    json_t *made = json_object();
+    setting_put(&made, "model", "%s", model->digest ? "FILE.onnx" : model->name);
+    setting_put(&made, "device", "%s", job->backend->name);
+    setting_put(&made, "towers", "%d", job->local_batches.towers);
+    if (model->digest) setting_put(&made, "network", "%s", model->digest);
+    if (!job->backend->on_host && !job->comm.ordered)
+        setting_put(&made, "processes", "%d", job->processes); /* they determine the order of sums */
+    data_put(&made, "training data", job->train);
+    if (job->test) data_put(&made, "test data", job->test);
     if (files->class_weight) /* their file may change */
-        fprintf(to, "weights of classes: %016" PRIx64 "\n",
-                XXH3_64bits(files->class_weight, (size_t)job->program.options.classes * sizeof(float)));
+        setting_put(&made, "weights of classes", "%016" PRIx64,
+                    XXH3_64bits(files->class_weight, (size_t)job->program.options.classes * sizeof(float)));
     if (o->sched == SCHEDULE_PLATEAU) /* an evaluation may lower the rate */
-        fprintf(to, "evaluation interval: %d\n", job->eval_interval);
-    options_print(o,
-                  o->sched == SCHEDULE_COSINE || o->sched == SCHEDULE_POLYNOMIAL || o->sched == SCHEDULE_RISE_FALL ||
-                      o->sched == SCHEDULE_ONE_CYCLE,
-                  to);
+        setting_put(&made, "evaluation interval", "%d", job->eval_interval);
+    options_put(&made, o,
+                o->sched == SCHEDULE_COSINE || o->sched == SCHEDULE_POLYNOMIAL || o->sched == SCHEDULE_RISE_FALL ||
+                    o->sched == SCHEDULE_ONE_CYCLE);
+    return made;
+}
+
+/* Options that earlier versions had are passed over. */
+static json_t *defaults_make(void)
+{
+    json_t *made = json_object();
+    options_put(&made, &option_defaults, false);
+#define FLAG_FORMER(flag, instead) setting_put(&made, flag, "%s", "");
+#include "inception/options/options.def"
+    return made;
 }
 
 /* The command line, quoted for a shell; NULL if out of memory or without /proc. */
@@ -149,22 +172,16 @@ static char *environment_text(const JobFiles *files)
 Status job_texts(const Options *o, JobFiles *files)
 {
     static const char what[] = "the description of the run";
-    char **const made[] = {&files->args_yaml, &files->settings, &files->setting_defaults};
-    for (int i = 0; i < 3; i++) {
-        Draft draft;
-        TRY(draft_begin(&draft, what));
-        if (i == 0) options_print_config(o, draft.to);
-        if (i == 1) settings_print(o, files, draft.to);
-        if (i == 2) {
-            options_print(&option_defaults, false, draft.to);
-#define FLAG_FORMER(flag, instead) fputs(flag ":\n", draft.to);
-#include "inception/options/options.def"
-        }
-        TRY(draft_end(&draft, OK));
-        *made[i] = draft.text;
-    }
+    Draft args;
+    TRY(draft_begin(&args, what));
+    options_print_config(o, args.to);
+    TRY(draft_end(&args, OK));
+    files->args_yaml = args.text;
+    files->settings = settings_make(o, files);
+    files->setting_defaults = defaults_make();
     files->env_json = environment_text(files);
-    if (!files->env_json) return FAIL(ERR_MEMORY, "no memory for %s", what);
+    if (!files->settings || !files->setting_defaults || !files->env_json)
+        return FAIL(ERR_MEMORY, "no memory for %s", what);
     files->job.args_yaml = files->args_yaml;
     files->job.settings = files->settings;
     files->job.setting_defaults = files->setting_defaults;

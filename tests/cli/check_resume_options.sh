@@ -31,7 +31,7 @@ while read -r line; do
     case $line in
     *"Must not change on resume."*)
         listed=$((listed + 1))
-        grep -q "\\\\n$flag: " "$work/runs/base/ckpt/step-0000000006/state.json" || complain "--$flag decides the weights, and no checkpoint knows it"
+        grep -q "^    \"$flag\": \"" "$work/runs/base/ckpt/step-0000000006/state.json" || complain "--$flag decides the weights, and no checkpoint knows it"
         ;;
     *" on resume"*) ;;
     *)

@@ -32,7 +32,6 @@ static Status status_of_run(const char *name, int ranks, int steps, uint32_t see
     fake_gpu_adversary(seed);
     job->run_dir = path;
     trained = job->program.model;
-    job->setting_defaults = "";
     job->gpu_count = ranks;
     for (int i = 0; i < ranks; i++) job->gpu[i] = i;
     for (int t = 0; t < TOWERS; t++) job->local_batches.batch[t] = 2 + (t >= TOWERS / 2);

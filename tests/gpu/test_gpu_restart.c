@@ -6,6 +6,7 @@
 #include "tests/gpu/fake_cuda/gpu_run.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
+#include "towers/files/json.h"
 #include "towers/replica/hooks.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/supervisor/restart.h"
@@ -108,8 +109,8 @@ static Status run_live(const char *name, int gpus, int victim, int64_t max_resta
     seen->backend = job->backend;
     if (seen->memory) job->backend = &beside_others;
     job->run_dir = path;
-    job->settings = gpus > 1 ? "device: cuda\nprocesses: 2\ntowers: 3\n" : "processes: 1\n";
-    job->setting_defaults = "";
+    json_t *settings = json_pack("{s:s, s:s, s:s}", "device", "cuda", "processes", gpus > 1 ? "2" : "1", "towers", "3");
+    job->settings = settings;
     job->gpu_count = gpus;
     for (int i = 0; i < gpus; i++) job->gpu[i] = i;
     job->comm.ordered = true;
@@ -130,6 +131,7 @@ static Status run_live(const char *name, int gpus, int victim, int64_t max_resta
     seen->memory = 0;
     fake_gpu_world_destroy(world);
     gpu_run_close(&run);
+    json_decref(settings);
     return st;
 }
 
@@ -167,10 +169,14 @@ TEST(test_the_others_go_on)
         assert_memory_equal(weights, same, bytes);
         free(same);
         /* a later --resume finds the number of processes that there is now */
+        static const char settings_of_two[] =
+            "\"device\": \"cuda\",\n    \"processes\": \"2\",\n    \"towers\": \"3\"\n",
+                          settings_of_one[] =
+                              "\"device\": \"cuda\",\n    \"processes\": \"1\",\n    \"towers\": \"3\"\n";
         char *before = run_text(name, "ckpt/step-0000000002/state.json", &same_bytes),
              *after = run_text(name, "ckpt/step-0000000006/state.json", &same_bytes);
-        assert_non_null(strstr(before, "device: cuda\\nprocesses: 2\\ntowers: 3\\n"));
-        assert_non_null(strstr(after, "device: cuda\\nprocesses: 1\\ntowers: 3\\n"));
+        assert_non_null(strstr(before, settings_of_two));
+        assert_non_null(strstr(after, settings_of_one));
         free(before);
         free(after);
     }

@@ -31,7 +31,6 @@ TrainJob job_plain(const Backend *backend, const Model *model, const Source *dat
         .comm.timeout_ms = 30000,
         .args_yaml = "# of a test\nquiet: true\n",
         .env_json = "{}",
-        .settings = "",
         .checkpoint.keep = 1,
     };
     for (int t = 0; t < towers; t++) job.local_batches.batch[t] = batch;

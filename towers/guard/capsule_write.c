@@ -104,14 +104,15 @@ static char *state_text(const TowerProcess *p, const CapsuleSource *source)
     const Batch *batch = source->batch;
     const Finding *found = source->found;
     json_t *root = json_pack(
-        "{s:s, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:f, s:i, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "format",
+        "{s:s, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:f, s:i, s:I, s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "format",
         CAPSULE_FORMAT, "step", (json_int_t)found->step, "weights_after_step", (json_int_t)source->weights_after,
         "tower", found->tower, "towers", p->ledger->towers, "seed", (json_int_t)job->seed, "batch",
         (json_int_t)batch->step, "first_sample", (json_int_t)job_random_key(job, found->step, batch).first, "scale",
         (double)source->scale, "n", (int)batch->n, "updates", (json_int_t)p->run.updates, "settings",
-        job->settings ? job->settings : "", "fault", hooks_text_at(found->tower, found->step), "network",
-        network_json(job, source->phase), "device", device_json(job), "found", finding_json(found), "ledger",
-        ledger_json(p->ledger, found->step), "samples", samples_json(job, batch));
+        job->settings ? json_deep_copy(job->settings) : json_object(), "fault",
+        hooks_text_at(found->tower, found->step), "network", network_json(job, source->phase), "device",
+        device_json(job), "found", finding_json(found), "ledger", ledger_json(p->ledger, found->step), "samples",
+        samples_json(job, batch));
     char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(root);
     return text;

@@ -121,17 +121,17 @@ typedef struct TrainJob {
 
     /* runs and records */
     const char *run_dir;
-    const char *args_yaml, *env_json;  /* texts for the run directory */
-    const char *survey, *survey_lines; /* RUN/survey.json, and what the header of the run says of it; or NULL */
-    const char *objects;               /* RUN/objects.json: those of data at an address; or NULL */
-    bool surveyed;                     /* all images were looked at */
-    const char *settings;              /* settings that must match on resume: lines "key: value" */
-    const char *setting_defaults;      /* the defaults of those that are options, in the same form */
-    bool resume;                       /* from the newest checkpoint of run_dir, if there is one */
-    const char *resume_path;           /* or from this one of another run, making run_dir a branch; NULL: none */
-    const char *recipe;                /* for the header of the run, or NULL; borrowed */
-    const char *initial_weights;       /* file of weights to start from (weights_open); NULL: none */
-    bool reset_head;                   /* do not load its classifiers */
+    const char *args_yaml, *env_json;      /* texts for the run directory */
+    const char *survey, *survey_lines;     /* RUN/survey.json, and what the header of the run says of it; or NULL */
+    const char *objects;                   /* RUN/objects.json: those of data at an address; or NULL */
+    bool surveyed;                         /* all images were looked at */
+    const struct json_t *settings;         /* that must match on resume: an object of texts; borrowed; NULL: none */
+    const struct json_t *setting_defaults; /* the defaults of those that are options, in the same form */
+    bool resume;                           /* from the newest checkpoint of run_dir, if there is one */
+    const char *resume_path;               /* or from this one of another run, making run_dir a branch; NULL: none */
+    const char *recipe;                    /* for the header of the run, or NULL; borrowed */
+    const char *initial_weights;           /* file of weights to start from (weights_open); NULL: none */
+    bool reset_head;                       /* do not load its classifiers */
     CheckpointPolicy checkpoint;
     const char *after_checkpoint;     /* borrowed: a command for each checkpoint (after_checkpoint.h); NULL: none */
     int64_t after_checkpoint_timeout; /* seconds that the end of the run waits for it */

@@ -70,38 +70,22 @@ static int phases_add(const TowerProcess *p, json_t *root)
     return failed | json_object_set_new(root, "phases", all);
 }
 
-/* The line of `text` with the key of `line`; *bytes 0: there is none. */
-static const char *setting_find(const char *text, const char *line, int *bytes)
+/* The settings of the job; a restart on fewer devices (--max-restarts) has changed the number of processes since. Owned by
+ * the caller; NULL: no memory. */
+static json_t *settings_now(const TrainJob *job)
 {
-    size_t key = strcspn(line, ":");
-    while (*text && (strncmp(text, line, key) != 0 || text[key] != ':')) {
-        text += strcspn(text, "\n");
-        text += *text == '\n';
-    }
-    *bytes = (int)strcspn(text, "\n");
-    return text;
-}
-
-/* The settings of the job; a restart on fewer devices (--max-restarts) has changed the number of processes since. */
-static char *settings_text(const TrainJob *job)
-{
-    int bytes;
-    char *text = NULL;
-    const char *line = setting_find(job->settings, "processes:", &bytes);
-    if (!bytes) return strdup(job->settings);
-    int made = asprintf(&text, "%.*sprocesses: %d%s", (int)(line - job->settings), job->settings, job->processes,
-                        line + bytes);
-    return made < 0 ? NULL : text;
+    char processes[16];
+    json_t *made = job->settings ? json_deep_copy(job->settings) : json_object();
+    snprintf(processes, sizeof processes, "%d", job->processes);
+    if (json_object_get(made, "processes")) json_object_set_new(made, "processes", json_string(processes));
+    return made;
 }
 
 char *run_state_text(const TowerProcess *p)
 {
-    char *settings = settings_text(p->job);
-    json_t *root = settings ? json_pack("{s:s, s:s, s:i, s:I, s:s}", "format", "towers checkpoint 1", "model",
-                                        p->job->program.model->name, "towers", p->ledger->towers, "steps_per_epoch",
-                                        (json_int_t)p->steps_per_epoch, "settings", settings)
-                            : NULL;
-    free(settings);
+    json_t *root = json_pack("{s:s, s:s, s:i, s:I, s:o}", "format", "towers checkpoint 1", "model",
+                             p->job->program.model->name, "towers", p->ledger->towers, "steps_per_epoch",
+                             (json_int_t)p->steps_per_epoch, "settings", settings_now(p->job));
     for (int i = 0; root && i < STATE_FIELDS; i++) {
         if (json_object_set_new(root, state_fields[i].name, field_json(&p->run, &state_fields[i])) == 0) continue;
         json_decref(root);
@@ -128,64 +112,92 @@ static Status left_out_read(RunState *run, const json_t *list, const char *path)
     return OK;
 }
 
-/* The value of a line "key: value" for messages; `bytes` 0: there is no line. Unset values are empty or -1. */
-static void setting_text(const char *line, int bytes, char *text, size_t room)
+/* "key: value" for messages. Unset values are empty or -1. */
+static void setting_text(const char *key, const char *value, char *text, size_t room)
 {
-    int colon = (int)strcspn(line, ":");
-    bool unset = bytes > colon && (bytes == colon + 2 || (bytes == colon + 4 && !strncmp(line + colon, ": -1", 4)));
-    if (bytes == 0)
+    bool unset = value && (!*value || !strcmp(value, "-1"));
+    if (!value)
         snprintf(text, room, "nothing");
     else
-        snprintf(text, room, "%.*s%s", unset ? colon + 2 : bytes, line, unset ? "not set" : "");
+        snprintf(text, room, "%s: %s", key, unset ? "not set" : value);
 }
 
-static void change_add(Text *table, const char *then, int then_bytes, const char *now, int now_bytes)
+static void change_add(Text *table, const char *key, const char *then, const char *now)
 {
     char old[256], new[256];
-    if (then_bytes == now_bytes && strncmp(then, now, (size_t)then_bytes) == 0) return;
-    setting_text(then, then_bytes, old, sizeof old);
-    setting_text(now, now_bytes, new, sizeof new);
+    setting_text(key, then, old, sizeof old);
+    setting_text(key, now, new, sizeof new);
     text_add(table, "\n  then %s, now %s", old, new);
 }
 
-/* A line of an earlier version in today's words: the schedule that was called onecycle, PyTorch's name for another one. */
-static const char *setting_today(const char *line, int *bytes)
+/* A value of an earlier version in today's words: the schedule that was called onecycle, PyTorch's name for another one. */
+static const char *setting_today(const char *key, const char *value)
 {
-    static const char then[] = "sched: onecycle", now[] = "sched: rise-fall";
-    if (*bytes != (int)sizeof then - 1 || strncmp(line, then, sizeof then - 1) != 0) return line;
-    *bytes = (int)sizeof now - 1;
-    return now;
+    return value && !strcmp(key, "sched") && !strcmp(value, "onecycle") ? "rise-fall" : value;
 }
 
 /* OK if the settings of this run are those of the checkpoint. One that the checkpoint lacks has come with a later version
  * of the program; it passes with its default, which is what older versions do. So does the number of processes after a
  * restart, which takes the devices that are left, and what only the checkpoint has and defaults name: an option of an earlier
  * version. Otherwise every setting that differs is named, including those that only the checkpoint has. */
-static Status settings_compare(const TrainJob *job, const char *path, const char *then)
+static Status settings_compare(const TrainJob *job, const char *path, json_t *then)
 {
     char text[2048];
     Text table = text_start(text, sizeof text);
-    int before, after, usual;
-    for (const char *line = job->settings; *line; line += after, line += *line == '\n') {
-        const char *found = setting_find(then, line, &before),
-                   *common = setting_find(job->setting_defaults, line, &usual);
-        after = (int)strcspn(line, "\n");
-        bool later = before == 0 && after == usual && strncmp(line, common, (size_t)after) == 0,
-             restarted = job->restarts > 0 && !strncmp(line, "processes:", strlen("processes:"));
-        found = setting_today(found, &before);
-        if (!later && !restarted) change_add(&table, found, before, line, after);
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)job->settings, key, value)
+    {
+        const char *now = json_string_value(value), *usual = json_word(job->setting_defaults, key),
+                   *before = json_word(then, key);
+        bool later = !before && usual && !strcmp(now, usual),
+             restarted = job->restarts > 0 && !strcmp(key, "processes");
+        before = setting_today(key, before);
+        if (!later && !restarted && (!before || strcmp(now, before) != 0)) change_add(&table, key, before, now);
     }
-    for (const char *line = then; *line; line += before, line += *line == '\n') {
-        const char *found = setting_find(job->settings, line, &after);
-        setting_find(job->setting_defaults, line, &usual);
-        before = (int)strcspn(line, "\n");
-        if (after == 0 && usual == 0) change_add(&table, line, before, found, 0);
-    }
+    json_object_foreach(then, key,
+                        value) if (!json_object_get(job->settings, key) && !json_object_get(job->setting_defaults, key))
+        change_add(&table, key, json_string_value(value), NULL);
     if (!*text) return OK;
     return FAIL(ERR_ARG,
                 "%s was written with other settings, so a resumed run would differ:%s\n  (use the old values, or "
                 "start a new run from these weights with --pretrained)",
                 path, text);
+}
+
+/* Earlier versions wrote one text of lines "key: value". Owned by the caller; NULL: no memory. */
+static json_t *settings_of_lines(const char *lines)
+{
+    int failed = 0;
+    json_t *made = json_object();
+    char *copy = strdup(lines), *rest = copy;
+    for (char *key; (key = strsep(&rest, "\n"));) {
+        char *value = key + strcspn(key, ":");
+        if (!*key) continue;
+        if (*value) *value++ = 0;
+        failed |= json_object_set_new(made, key, json_string(value + (*value == ' ')));
+    }
+    if (!copy || failed) {
+        json_decref(made);
+        made = NULL;
+    }
+    free(copy);
+    return made;
+}
+
+static Status settings_check(const TrainJob *job, const json_t *root, const char *path)
+{
+    const char *key;
+    json_t *value, *given = json_object_get(root, "settings");
+    if (!json_is_string(given) && !json_is_object(given))
+        return FAIL(ERR_CHECKPOINT, "%s/state.json: 'settings' is missing or not an object", path);
+    json_object_foreach(given, key, value) if (!json_is_string(value)) return FAIL(
+        ERR_CHECKPOINT, "%s/state.json: the setting '%s' is not a text", path, key);
+    json_t *then = json_is_string(given) ? settings_of_lines(json_string_value(given)) : json_incref(given);
+    if (!then) return FAIL(ERR_MEMORY, "no memory for the settings of %s", path);
+    Status st = settings_compare(job, path, then);
+    json_decref(then);
+    return st;
 }
 
 Status run_state_parse(TowerProcess *p, const char *text, const char *path)
@@ -198,9 +210,7 @@ Status run_state_parse(TowerProcess *p, const char *text, const char *path)
     TRY(json_parse(text, strlen(text), &root, &error));
     if (!root) return FAIL(ERR_CHECKPOINT, "%s/state.json:%d: %s", path, error.line, error.text);
     /* The settings come first, because the other fields depend on the model. */
-    const char *settings = json_string_value(json_object_get(root, "settings"));
-    if (!settings) TRY_OUT(FAIL(ERR_CHECKPOINT, "%s/state.json: 'settings' is missing or not a text", path));
-    TRY_OUT(settings_compare(p->job, path, settings));
+    TRY_OUT(settings_check(p->job, root, path));
     for (int i = 0; i < STATE_FIELDS; i++)
         TRY_OUT(field_read(&run, &state_fields[i], json_object_get(root, state_fields[i].name), path));
     /* Older checkpoints lack these; the last step of an epoch may be short. */

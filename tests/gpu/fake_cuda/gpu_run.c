@@ -85,7 +85,6 @@ void gpu_run_open(GpuRun *run, int towers, int ranks)
         .on_step = step_seen,
         .args_yaml = "",
         .env_json = "{}",
-        .settings = "",
         .checkpoint.keep = 1,
     };
     for (int t = 0; t < towers; t++) run->job.local_batches.batch[t] = BATCH;

@@ -6,10 +6,11 @@
  *   checkpoint_driver take RUN                       take and release the run directory (sweeps)
  *   checkpoint_driver older DIRECTORY RUN KEY...     save the checkpoint of DIRECTORY to RUN without these settings, as a
  *                                                    program wrote it that did not have them; KEY=OTHER: with another in
- *                                                    its place, of a shorter name
+ *                                                    its place
  * Exits as `towers` does. */
 
 #include "tests/support/sample_checkpoint.h"
+#include "towers/files/json.h"
 #include "towers/store/run_dir.h"
 
 enum { NOT_WHOLE = 99 };
@@ -29,21 +30,44 @@ static int save(const char *run, char **argv)
     return st == OK ? 0 : failed(st);
 }
 
-/* Cut the line "KEY: value" out of the settings, a JSON string in which newlines are written as \\n. */
-static int setting_cut(char *state, const char *key)
+/* Take the setting KEY away, of "KEY=OTHER" to give OTHER its value. */
+static int setting_cut(json_t *settings, const char *key)
 {
-    char line[128], other[128];
+    char name[128];
     int length = (int)strcspn(key, "=");
-    snprintf(line, sizeof line, "\\n%.*s: ", length, key);
-    snprintf(other, sizeof other, "\\n%s: ", key + length + (key[length] == '='));
-    char *at = strstr(state, line), *next = at ? strstr(at + 2, "\\n") : NULL;
-    if (next && key[length])
-        memmove(mempcpy(at, other, strlen(other)), at + strlen(line), strlen(at + strlen(line)) + 1);
-    else if (next)
-        memmove(at, next, strlen(next) + 1);
-    else
-        fprintf(stderr, "%s is not among the settings\n", key);
-    return next ? 0 : 1;
+    snprintf(name, sizeof name, "%.*s", length, key);
+    json_t *value = json_object_get(settings, name);
+    if (!value) fprintf(stderr, "%s is not among the settings\n", name);
+    if (!value) return 1;
+    if (key[length]) json_object_set(settings, key + length + 1, value);
+    return json_object_del(settings, name) == 0 ? 0 : 1;
+}
+
+/* The settings as earlier versions wrote them: one text of lines "KEY: value". */
+static json_t *settings_lines(json_t *settings)
+{
+    char *text = NULL;
+    size_t bytes;
+    const char *key;
+    json_t *value;
+    FILE *to = open_memstream(&text, &bytes);
+    json_object_foreach(settings, key, value) fprintf(to, "%s: %s\n", key, json_string_value(value));
+    fclose(to);
+    json_t *lines = json_string(text);
+    free(text);
+    return lines;
+}
+
+/* The text of state.json, which the caller frees. */
+static char *state_older(const char *now, char **keys, int count, int *wrong)
+{
+    json_t *state = json_loads(now, 0, NULL), *settings = json_object_get(state, "settings");
+    if (!json_is_object(settings)) abort();
+    for (int i = 0; i < count; i++) *wrong |= setting_cut(settings, keys[i]);
+    json_object_set_new(state, "settings", settings_lines(settings));
+    char *text = json_dumps(state, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    json_decref(state);
+    return text;
 }
 
 static int tensors_of(const SafeTensors *file, StTensor **tensors)
@@ -62,15 +86,16 @@ static int older(const char *directory, const char *run, char **keys, int count)
     int wrong = 0;
     Status st = checkpoint_open(directory, &checkpoint);
     if (st != OK) return failed(st);
-    for (int i = 0; i < count; i++) wrong |= setting_cut(checkpoint->state_json, keys[i]);
+    char *state = state_older(checkpoint->state_json, keys, count, &wrong);
     StPair pairs[] = {{"format", "pt"}, {"model", safetensors_metadata(checkpoint->model, "model")}};
-    CheckpointContent content = {.step = checkpoint->step, .state_json = checkpoint->state_json, .metadata = pairs};
+    CheckpointContent content = {.step = checkpoint->step, .state_json = state, .metadata = pairs};
     content.metadata_count = pairs[1].value ? 2 : 1;
     content.model_count = tensors_of(checkpoint->model, &model);
     content.train_count = tensors_of(checkpoint->train, &train);
     content.model = model;
     content.train = train;
     st = checkpoint_save(run, &content, 1, NULL, 0);
+    free(state);
     free(model);
     free(train);
     checkpoint_close(checkpoint);
