@@ -93,14 +93,23 @@ static void *outlet_run(void *context)
     return NULL;
 }
 
-/* Until the queue is empty, or nothing of it has left for OUTLET_STALL_MS. */
+/* A full pipe, a stopped terminal; what is a file is ready always. */
+static bool takes_nothing(int fd)
+{
+    struct pollfd out = {.fd = fd, .events = POLLOUT};
+    return poll(&out, 1, 0) == 0;
+}
+
+/* Until the queue is empty, or nothing of it has left for OUTLET_STALL_MS because the stream takes nothing. If it would, the
+ * thread is late: on a machine that is busy it has had no processor, and what the process ends with would be lost. */
 static bool outlet_drain(Outlet *o)
 {
     int64_t since = clock_ns();
     pthread_mutex_lock(&o->lock);
     while (o->running && o->used) {
         int64_t last = o->moved_ns > since ? o->moved_ns : since;
-        if (clock_ns() - last > OUTLET_STALL_MS * 1000000ll) break;
+        int64_t silent_ms = (clock_ns() - last) / 1000000;
+        if (silent_ms > OUTLET_STALL_MS && (silent_ms > OUTLET_LATE_MS || takes_nothing(o->fd))) break;
         pthread_mutex_unlock(&o->lock);
         pause_ms(OUTLET_LOOK_MS);
         pthread_mutex_lock(&o->lock);

@@ -2,8 +2,8 @@
  *
  * A console may stop reading for any time (Ctrl-S, less, a frozen ssh, a log collector). What is written to an outlet goes to a
  * queue in memory, from which a thread writes it; if the queue is full, it is left out, and the stream says so once it is read
- * again. At the end of the process what is queued leaves, unless for a second nobody reads any of it. A forked process writes
- * directly. */
+ * again. At the end of the process what is queued leaves, unless for a second nobody reads any of it; a thread that is merely late
+ * is waited for. A forked process writes directly. */
 #pragma once
 
 #include "kernels/base/status.h"

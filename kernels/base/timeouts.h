@@ -77,6 +77,7 @@ enum {
     CONTROL_STALL_MS = 8000,        /* without progress of a file, and without a sign of life of rank 0 */
     CONTROL_FILES_MS = 120000,      /* for the files of all programs, which are brought before the results */
     OUTLET_STALL_MS = 1000,         /* for a reader of a stream to read something */
+    OUTLET_LATE_MS = 20000,         /* for the thread that writes, on a busy machine, while the stream takes more */
     HEARTBEAT_LEAVE_MS = 1000,      /* for a heartbeat that storage delays */
     COMMAND_LEAVE_MS = 2000,        /* for a command to end after SIGTERM, before SIGKILL */
     COMMAND_SAID_MS = 2000,         /* of waiting for a command, before it is said */
@@ -94,6 +95,7 @@ static_assert(STORAGE_LIFE_MS < STUCK_MS, "a wait that has ended is known before
 static_assert(JITTER_MS < CONTROL_BEAT_MS, "beats differ by more than the delays of the network");
 /* A supervisor finds a silent tower before the other towers do, which know less. */
 static_assert(4 * TICK_MS + JITTER_MS < SUPERVISOR_FIRST_MS, "the supervisor times out first");
+static_assert(OUTLET_STALL_MS < OUTLET_LATE_MS, "what nobody reads is not waited for as what is written late is");
 static_assert(STUCK_MS < BLOCKED_MS, "towers are ended before the supervisor ends itself");
 /* The cause of a failure travels before its consequences do. */
 static_assert(DRAIN_MS < GRACE_MS, "leaders report a failure before they are killed");

@@ -106,6 +106,18 @@ slow_reader() { # one that reads late gets all that fits, and learns that the re
     grep -q "^model " "$work/late.txt" && grep -q "bytes were left out here, because nobody read them" "$work/late.txt" &&
         grep -q "^run directory " "$work/late.txt" || complain "late: $(tail -n 5 "$work/late.txt")"
 }
+late_words() { # the thread that writes them has no processor for seconds, and the stream takes them: the process waits for it
+    local pid
+    touch "$work/no-processor"
+    command_of busy --epochs 1 --max-steps 4
+    LD_PRELOAD=$shim STALL_WHILE=$work/no-processor STALL_PATH=$work/late-words "${command[@]}" 2>"$work/late-words" >"$out" </dev/null &
+    pid=$!
+    wait_until grep -q '"outcome":"finished"' "$work/busy/outcome.json"
+    sleep 3
+    rm "$work/no-processor"
+    ends $pid 60 && [[ $status == 0 ]] || complain "busy: exit $status"
+    grep -q "^run directory " "$work/late-words" || complain "busy: the last words are lost: $(cat "$work/late-words")"
+}
 stopped_terminal() { # Ctrl-S
     command_of terminal
     timeout -s KILL 120 python3 - "$work/terminal" "${command[@]}" <<'PYTHON' || complain "a terminal that was stopped"
@@ -243,7 +255,7 @@ stopped_in_a_call() { # a process that is stopped while it waits for storage is 
     [[ $status == 7 ]] && grep -qE "tower 0 \(process 0\), .*: no sign of life for [0-9.]+ s" "$err" || complain "halted: exit $status: $(cat "$err")"
 }
 
-for story in stderr_unread both_unread stop_unread stdout_unread stdout_gone slow_reader stopped_terminal names_unanswered heartbeat_unwritten \
+for story in stderr_unread both_unread stop_unread stdout_unread stdout_gone slow_reader late_words stopped_terminal names_unanswered heartbeat_unwritten \
     records_away checkpoints_away all_away gone_for_good stopped_in_a_call; do
     alongside $story
 done
