@@ -244,11 +244,19 @@ static Status stopping_fill(const Options *o, JobFiles *files)
 
 /* ---- the whole job */
 
-static Status sizes_check(const TrainJob *job)
+static Status sizes_check(const JobFiles *files)
 {
+    const TrainJob *job = &files->job;
     int64_t count = source_info(job->train)->count, global = global_batch_of(&job->local_batches);
     int64_t most = count / job->local_batches.towers;
     if (count >= global) return OK;
+    if (job_resumes(files)) /* which refuses other batches and other data */
+        return FAIL(ERR_ARG,
+                    "a resumed run goes on with its own data and batches, but the global batch of %" PRId64
+                    " is larger than the training set of %" PRId64
+                    " samples; give the data that the run began with, or start a new run from its weights with "
+                    "--pretrained",
+                    global, count);
     if (most == 0)
         return FAIL(ERR_ARG,
                     "%d towers cannot share a training set of %" PRId64 " samples; use --towers %" PRId64 " or less",
@@ -333,7 +341,7 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     console_fill(o, job);
     TRY(sync_check(job));
     TRY(batch_resolve(o, files)); /* the options are final now */
-    if (options_use(o) != USE_EVALUATE) TRY(sizes_check(job));
+    if (options_use(o) != USE_EVALUATE) TRY(sizes_check(files));
     if (options_use(o) == USE_LEARN) TRY(rates_scale(o, files));
     job->schedule.epoch_steps =
         (double)source_info(job->train)->count / (double)(global_batch_of(&job->local_batches) * job->accumulate);

@@ -74,6 +74,17 @@ done
 [[ $? == 2 ]] && grep -qF "one is a run of another model: then model: fashion_cnn, now model: inception_mini" "$work/err" ||
     complain "another model, whose batch does not fit the data: $(cat "$work/err")"
 
+# fewer images than a batch: batches of another size would be refused, too
+before=$(sums)
+small_data "$work/few" 5 5 || exit $?
+for given in "" "-b 6"; do
+    # shellcheck disable=SC2086
+    "$towers" train --data-path "$work/few" --device cpu --threads 1 $given --resume "$runs/one" >"$work/out" 2>"$work/err" </dev/null
+    [[ $? == 2 ]] && grep -q "its own data and batches, .*; give the data that the run began with, .* --pretrained" "$work/err" &&
+        ! grep -q -- --batch-size "$work/err" || complain "resumed with fewer images $given: $(cat "$work/err")"
+done
+[[ $(sums) == "$before" ]] || complain "resumed with fewer images: files changed"
+
 fresh # whole, but nothing says which is the latest
 rm "$runs/one/ckpt/latest"
 train --resume auto --epochs 3 --checkpoint-steps 9 || complain "no ckpt/latest: $(cat "$work/err")"
