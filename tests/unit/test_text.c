@@ -6,6 +6,7 @@
 
 #include "kernels/base/text.h"
 #include "tests/support/unit.h"
+#include "towers/files/csv.h"
 
 TEST(pieces_fit)
 {
@@ -113,6 +114,25 @@ TEST(cells_count_columns)
         size_t bytes = 0;
         FILE *to = open_memstream(&shown, &bytes);
         text_printf(to, "%-7.7s|%*.*s|", rows[i][0], 7, 7, rows[i][0]);
+        assert_int_equal(fclose(to), 0);
+        assert_string_equal(shown, rows[i][1]);
+        free(shown);
+    }
+}
+
+/* A text stays on its line of CSV, and another text becomes another field. */
+TEST(fields_of_csv_differ_as_their_texts)
+{
+    static const char *const rows[][2] = {{"a b", "\"a b\""},
+                                          {"a\nb", "\"a\\x0ab\""},
+                                          {"a\tb\r", "\"a\\x09b\\x0d\""},
+                                          {"\"a\", b", "\"\"\"a\"\", b\""},
+                                          {"B\303\244ume", "\"B\303\244ume\""}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *shown = NULL;
+        size_t bytes = 0;
+        FILE *to = open_memstream(&shown, &bytes);
+        csv_text(to, rows[i][0]);
         assert_int_equal(fclose(to), 0);
         assert_string_equal(shown, rows[i][1]);
         free(shown);

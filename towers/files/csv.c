@@ -8,7 +8,10 @@ void csv_text(FILE *to, const char *text)
     fputc('"', to);
     for (; *text; text++) {
         if (*text == '"') fputc('"', to);
-        fputc((unsigned char)*text < ' ' ? ' ' : *text, to);
+        if ((unsigned char)*text < ' ')
+            fprintf(to, "\\x%02x", (unsigned)*text);
+        else
+            fputc(*text, to);
     }
     fputc('"', to);
 }
