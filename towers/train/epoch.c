@@ -188,8 +188,14 @@ static Status checkpoint_write(TowerProcess *p, StepOutcome outcome)
     TRY(snapshot_settle(p, false));
     p->checkpoint_ns = clock_ns();
     p->save_tried = true;
-    if (p->job->gate.check != NAN_CHECK_OFF) TRY(forensics_state(p, &finite));
-    if (!finite) {
+    TRY(forensics_state(p, &finite));
+    if (!finite && p->job->gate.check == NAN_CHECK_OFF) { /* an evaluation need not show it: ReLU may make 0 of NaN */
+        if (is_root(&p->place))
+            ledger_note(p->ledger,
+                        "the state after step %" PRId64 " is not finite and is saved because of --nan-check off; its "
+                        "weights will be refused where they are read%s",
+                        p->run.step, p->ledger->search.report);
+    } else if (!finite) {
         if (last)
             return FAIL(ERR_NUMERIC, "the state at the end of the run, after step %" PRId64 ", is not finite%s",
                         p->run.step, p->ledger->search.report);
