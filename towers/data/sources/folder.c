@@ -450,6 +450,27 @@ static Status classes_find(const Tree *tree, const Names *classes, const Names *
     return class_match(&of, &among, CLASSES_SPELLED, *map, NULL);
 }
 
+/* Folders that are all named as parts of a set, of several ones, are no classes: "train_images" and "test_images" of Kaggle,
+ * "train2017" and "val2017" of COCO. */
+static Status parts_check(const char *path, const Names *classes)
+{
+    char list[256];
+    Text names = text_start(list, sizeof list);
+    unsigned bits = 0;
+    for (int i = 0; i < classes->count; i++) {
+        Split part = split_of_folder(classes->name[i]);
+        if (part == SPLITS) return OK;
+        bits |= SPLIT_BIT(part);
+    }
+    if (!(bits & (bits - 1))) return OK;
+    class_names_text((const char *const *)classes->name, classes->count, &names);
+    return FAIL(
+        ERR_FORMAT,
+        "the folders in '%s' are named as parts of a set, not as its classes: %s; name them train, val and test, "
+        "each with a folder for each class (a class of such a name needs another one)",
+        path, list);
+}
+
 /* `class`: NULL, or the only class, whose folder has no folders of classes; "." is the folder itself. */
 static Status index_build(const SourceConfig *config, const Tree *tree, const char *class, const uint64_t key[2],
                           Index *index)
@@ -464,6 +485,7 @@ static Status index_build(const SourceConfig *config, const Tree *tree, const ch
     TRY_OUT(index_watched_add(&builder, tree->train));
     TRY_OUT(class ? names_add(&classes, class) : subfolders(tree->root, &classes, &skips));
     TRY_OUT(class ? names_add(&train, class) : subfolders(tree->train, &train, NULL));
+    if (!config->unlabeled) TRY_OUT(parts_check(tree->root, &classes));
     TRY_OUT(classes_find(tree, &classes, &train, &map));
     TRY_OUT(scan_open(config, tree->root, &classes, &scan));
     TRY_OUT(scan_divide(config, tree, &scan));
@@ -530,7 +552,7 @@ Status folder_source_open(const SourceConfig *config, Split split, Source **made
     if (*class) text_add(&text, " flat %s", class);
     if (tree.val_split > 0 && !config->equal_apart) text_add(&text, " equal together");
     if (config->problems) text_add(&text, " with problems"); /* of no use to others */
-    tree_key(&tree, "folder 2", more, key);
+    tree_key(&tree, "folder 3", more, key);
     if (!config->problems) TRY(index_find(key, &index, &found));
     if (!found) TRY(index_build(config, &tree, *class ? class : NULL, key, &index));
     return indexed_files_open(config, tree.root, tree.val_split > 0 ? "folder of images, divided" : "folder of images",

@@ -1,6 +1,7 @@
 /* The words for the parts of a data set, and the choice among them; see splits.h. */
 #include "towers/data/sources/splits.h"
 
+#include <ctype.h>
 #include <strings.h>
 
 #include "kernels/base/text.h"
@@ -22,6 +23,25 @@ Split split_of_word(const char *word, size_t bytes)
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strlen(words[i].word) == bytes && !strncasecmp(words[i].word, word, bytes)) return words[i].split;
     return SPLITS;
+}
+
+static size_t letters_count(const char *text)
+{
+    size_t count = 0;
+    while (isalpha((unsigned char)text[count])) count++;
+    return count;
+}
+
+Split split_of_folder(const char *name)
+{
+    Split first = SPLITS, last = SPLITS;
+    for (size_t at = 0, count; name[at]; at += count ? count : 1) {
+        count = letters_count(name + at);
+        if (!count) continue;
+        last = split_of_word(name + at, count);
+        if (at == 0) first = last;
+    }
+    return first != SPLITS ? first : last;
 }
 
 void splits_text(unsigned bits, char text[SPLITS_TEXT_BYTES])

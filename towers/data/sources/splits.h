@@ -11,6 +11,8 @@ enum { SPLITS_TEXT_BYTES = 32 };
 
 /* The part that a word names, in any case: train, training; val, valid, validation, eval; test. SPLITS for others. */
 Split split_of_word(const char *word, size_t bytes);
+/* That which the first or the last word of a folder's name names, as "train_images", "test1", "images-val". */
+Split split_of_folder(const char *name);
 
 /* "train and test": the splits of these bits. */
 void splits_text(unsigned bits, char text[SPLITS_TEXT_BYTES]);
