@@ -199,7 +199,7 @@ Status channels_parse(const char *what, const char *text, double least, float va
         }
         at++;
     }
-    if (*at || (count != 1 && count != 3))
+    if (*at || (at > text && at[-1] == ',') || (count != 1 && count != 3))
         return FAIL(ERR_ARG, "%s '%s': expected one number or three with commas, each from %g to 10, as in %s", what,
                     text, least, "0.485,0.456,0.406");
     for (int i = count; i < 3; i++) value[i] = value[0];
