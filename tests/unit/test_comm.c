@@ -84,6 +84,8 @@ static void group_wait(Group *g, unsigned killed)
             assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
         else if (!WIFEXITED(status))
             fail_msg("rank %d was ended by signal %d (%d: it hung)", r, WTERMSIG(status), SIGALRM);
+        else if (status)
+            fail_msg("rank %d exited with %d (above: what a sanitizer found?)", r, WEXITSTATUS(status));
     }
 }
 
