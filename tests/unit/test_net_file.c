@@ -542,6 +542,33 @@ TEST(test_normalization)
     refused(ended(m, 3), ERR_ARG, "floating-point numbers, or bytes");
 }
 
+/* PyTorch's exporter asks for the sizes of the image, and for its type, beside the normalization; another node may read its pixels, too. */
+static OnnxMaker *divided(bool others)
+{
+    OnnxMaker *m = started();
+    maker_value(m, "number", 255);
+    maker_node(m, "CastLike", "number x", "by");
+    maker_node(m, "Div", "x by", "a");
+    maker_node(m, "Conv", "a conv.weight", "c");
+    maker_floats(m, "conv.weight", 4, SIZES(3, 3, 1, 1));
+    maker_node(m, "Shape", "x", "s");
+    maker_node(m, "Reshape", "c s", others ? "r" : "y");
+    if (others) maker_node(m, "Add", "r x", "y");
+    return ended(m, 3);
+}
+
+TEST(test_readers_beside_the_normalization)
+{
+    good(divided(false));
+    assert_true(net_file_facts(made).normalizes && fabsf(net_file_model(made)->std[0] - 1) < 1e-6f);
+    has_ops(0, "%0 = conv(image, conv.weight) 1x1 -> 1x3x8x8 f32 (conv)\n"
+               "%1 = avg_pool(%0) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%2 = dense(%1, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    good(divided(true));
+    assert_false(net_file_facts(made).normalizes);
+    net_file_close(made);
+}
+
 TEST(test_circles_and_names)
 {
     OnnxMaker *m = started();
