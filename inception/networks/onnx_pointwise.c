@@ -230,6 +230,14 @@ static bool is_spread(const AxisOrder *a, const AxisOrder *b)
     return true;
 }
 
+/* The larger of each two: both beside each other as two columns of an image with a row for each pixel, which lie so in memory. */
+static Value larger(Graph *g, Value x, Value y)
+{
+    Shape s = graph_shape(g, x), pairs = {s.n, s.c, s.h * s.w, 2};
+    Window two = {.kh = 1, .kw = 2, .stride_h = 1, .stride_w = 1};
+    return reshape(g, max_pool_window(g, reshape(g, CONCAT(g, x, y), pairs), two), s);
+}
+
 /* Operand a with b spread over it: a Div or Sub of them becomes a product or a sum, in whichever order they stand. */
 static void two_values(OnnxWalk *w, const OnnxNode *node, int a, int b)
 {
@@ -247,6 +255,10 @@ static void two_values(OnnxWalk *w, const OnnxNode *node, int a, int b)
     bool factors =
         graph_shape(w->g, y).h == 1 && graph_shape(w->g, y).w == 1 && graph_shape(w->g, y).c == graph_shape(w->g, x).c;
     Shape like = graph_shape(w->g, x);
+    if (!strcmp(node->type, "Max") && order_equal(&order, &other) && (int64_t)like.h * like.w <= INT32_MAX) {
+        walk_give(w, node, larger(w->g, x, y), &order);
+        return;
+    }
     if (!times && !plus && !minus) {
         walk_refuse(w, node, "it has no counterpart for two values that the network computes");
         return;

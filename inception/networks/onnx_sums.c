@@ -25,13 +25,45 @@ static bool reduced_shape(const Active *a, const int64_t *axes, int count, Shape
     return true;
 }
 
+static int32_t divisor_at_most(int32_t size, int32_t most)
+{
+    int32_t divisor = most < size ? most : size;
+    while (size % divisor) divisor--;
+    return divisor;
+}
+
+Value largest_pixel(Graph *g, Value x, Shape few)
+{
+    for (Shape s = graph_shape(g, x); s.h > few.h || s.w > few.w; s = graph_shape(g, x)) {
+        int32_t kh = few.h < s.h ? divisor_at_most(s.h, LARGEST_OF) : 1,
+                kw = few.w < s.w ? divisor_at_most(s.w, LARGEST_OF / kh) : 1;
+        if (kh * kw == 1)
+            kh = few.h < s.h ? s.h : 1, kw = few.w < s.w ? s.w : 1; /* a prime number that is too large: refused */
+        x = max_pool_window(g, x,
+                            (Window){.kh = kh, .kw = kw, .stride_h = kh < s.h ? kh : 1, .stride_w = kw < s.w ? kw : 1});
+    }
+    return x;
+}
+
+/* Of each pixel, whose channels are columns of an image with a row for each pixel, which lies so in memory. */
+static Value largest_channel(Graph *g, Value x)
+{
+    Shape s = graph_shape(g, x), rows = {s.n, 1, s.h * s.w, s.c}, column = {s.n, 1, s.h * s.w, 1};
+    return reshape(g, largest_pixel(g, reshape(g, x, rows), column), (Shape){s.n, 1, s.h, s.w});
+}
+
+static Value largest(Graph *g, Value x, Shape few)
+{
+    x = largest_pixel(g, x, few);
+    return few.c < graph_shape(g, x).c ? largest_channel(g, x) : x;
+}
+
 /* Of all pixels the mean comes first, whose sum is rounded once; a sum of squares may exceed 16 bits. */
 static Value reduced(OnnxWalk *w, const OnnxNode *node, Value x, Shape few)
 {
     Shape many = graph_shape(w->g, x);
     float count = (float)shape_count(many) / (float)shape_count(few);
-    Window all = {.kh = many.h, .kw = many.w, .stride_h = 1, .stride_w = 1};
-    if (!strcmp(node->type, "ReduceMax")) return many.h * many.w > 1 ? max_pool_window(w->g, x, all) : x;
+    if (!strcmp(node->type, "ReduceMax")) return largest(w->g, x, few);
     bool pixels = few.c == many.c && few.h == 1 && few.w == 1, length = !strcmp(node->type, "ReduceL2"),
          mean = !strcmp(node->type, "ReduceMean");
     if (length) x = mul(w->g, x, x);
@@ -63,11 +95,7 @@ void build_reduce(OnnxWalk *w, const OnnxNode *node)
         if (!over || onnx_int(node, "keepdims", 1)) dims[rank++] = over ? 1 : order_dim(&order, i);
     }
     if (count == 1 && reduce_groups(w, node, (int)axes[0])) return;
-    bool whole = reduced_shape(a, axes, count, &few), most = !strcmp(node->type, "ReduceMax");
-    if (most && (few.c < many.c || few.h * few.w > 1)) {
-        walk_refuse(w, node, "expected the largest number of all rows and columns");
-        return;
-    }
+    bool whole = reduced_shape(a, axes, count, &few) && (int64_t)many.h * many.w <= INT32_MAX;
     if (few.c < many.c) order_resize(&order, 0, AXIS_CHANNEL, 1);
     if (few.h < many.h) order_resize(&order, 0, AXIS_ROW, 1);
     if (few.w < many.w) order_resize(&order, 0, AXIS_COLUMN, 1);
@@ -106,8 +134,7 @@ bool softmax_of_pixels(OnnxWalk *w, const OnnxNode *node, int axis, int end)
     AxisOrder order = a->order;
     Shape s = graph_shape(w->g, x), one = {s.n, s.c, 1, 1};
     if (s.h * s.w == 1) return false;
-    Window all = {.kh = s.h, .kw = s.w, .stride_h = 1, .stride_w = 1};
-    Value most = max_pool_window(w->g, x, all);
+    Value most = largest_pixel(w->g, x, one);
     Value e = exponential(w->g, add(w->g, x, spread_to(w->g, affine(w->g, most, -1, 0), s)));
     walk_give(w, node, mul(w->g, e, power(w->g, sum_to(w->g, e, one), -1)), &order);
     return true;

@@ -137,6 +137,42 @@ static bool place_taken(OnnxWalk *w, const OnnxNode *node, int axis, const Fixed
     return made->known == KNOWN_ACTIVE && order_reshape(&made->active.order, dims, rank);
 }
 
+/* More values than an op takes are concatenated in groups. */
+static Value concatenated(OnnxWalk *w, Value *x, int count)
+{
+    while (count > OP_MAX_IN) {
+        int made = 0;
+        for (int i = 0; i < count; i += OP_MAX_IN) {
+            int group = count - i < OP_MAX_IN ? count - i : OP_MAX_IN;
+            x[made++] = group == 1 ? x[i] : concat(w->g, x + i, group);
+        }
+        count = made;
+    }
+    return count == 1 ? x[0] : concat(w->g, x, count);
+}
+
+/* Channels in another order, x[:, [2, 1, 0]] in Python, or some of them: ranges, put together. False: they are no list of channels. */
+static bool channels_listed(OnnxWalk *w, const OnnxNode *node, int axis, const Fixed *places)
+{
+    enum { RANGES = 256 };
+    Active *a = walk_active(w, node, 0);
+    int64_t size = order_dim(&a->order, axis), place[RANGES];
+    int count = places->rank == 1 ? fixed_ints(places, place, RANGES) : 0, ranges = 0;
+    if (count < 1 || axis_is(&a->order, axis) != AXIS_CHANNEL || order_size(&a->order, AXIS_CHANNEL) != size)
+        return false;
+    Value x = walk_value(w, node->in[0]), range[RANGES];
+    for (int i = 0; i < count; i++)
+        if ((place[i] = axis_among(place[i], (int)size)) < 0) return false;
+    for (int i = 0, next; i < count && x.id; i = next) {
+        for (next = i + 1; next < count && place[next] == place[next - 1] + 1;) next++;
+        range[ranges++] = slice(w->g, x, (int32_t)place[i], next - i);
+    }
+    AxisOrder order = a->order;
+    order_resize(&order, axis, AXIS_CHANNEL, count);
+    if (x.id) walk_give(w, node, concatenated(w, range, ranges), &order);
+    return true;
+}
+
 /* PyTorch writes the view of a contiguous value (as_strided) as all of its elements, once each and in their order. */
 void build_gather(OnnxWalk *w, const OnnxNode *node)
 {
@@ -144,13 +180,15 @@ void build_gather(OnnxWalk *w, const OnnxNode *node)
     Active *a = walk_active(w, node, 0);
     int64_t dims[NET_FILE_RANK];
     int axis = a ? node_axis(w, node, onnx_int(node, "axis", 0), a->order.rank) : 0;
-    if (axis < 0 || (a && indices && place_taken(w, node, axis, indices))) return;
+    if (axis < 0 || (a && indices && (place_taken(w, node, axis, indices) || channels_listed(w, node, axis, indices))))
+        return;
     bool view = a && indices && a->order.rank == 1 && indices->rank > 0;
     for (int64_t i = 0; view && i < indices->count; i++) view = fixed_at(indices, i) == (double)i;
     if (!view) {
-        walk_refuse(w, node,
-                    "expected one place of an axis that has no other, one channel, or all elements of its operand in "
-                    "their order");
+        walk_refuse(
+            w, node,
+            "expected one place of an axis that has no other, at most 256 channels, or all elements of its operand "
+            "in their order");
         return;
     }
     memcpy(dims, indices->dims, sizeof dims);
@@ -198,6 +236,23 @@ static bool border_add(Active *a, int axis, int64_t before, int64_t after)
     return true;
 }
 
+/* Channels of zeros around those of x: columns of an image with a row for each pixel, which lies so in memory. */
+static bool channels_add(OnnxWalk *w, Active *a, int axis, int64_t before, int64_t after)
+{
+    int64_t size = order_dim(&a->order, axis), wide = size + before + after;
+    bool known = axis_is(&a->order, axis) == AXIS_CHANNEL && order_size(&a->order, AXIS_CHANNEL) == size &&
+                 a->base.id && a->border.value == 0 && !a->border.mirrored && before >= 0 && before <= INT16_MAX &&
+                 after >= 0 && after <= INT16_MAX;
+    if (!known) return false;
+    Shape s = graph_shape(w->g, a->base);
+    if ((int64_t)s.h * s.w > INT32_MAX) return false;
+    Value rows = reshape(w->g, a->base, (Shape){s.n, 1, s.h * s.w, s.c});
+    a->base =
+        reshape(w->g, pad(w->g, rows, 0, 0, (int32_t)before, (int32_t)after), (Shape){s.n, (int32_t)wide, s.h, s.w});
+    order_resize(&a->order, axis, AXIS_CHANNEL, wide);
+    return true;
+}
+
 /* A border waits for what reads it: convolutions have it in their windows. */
 void build_pad(OnnxWalk *w, const OnnxNode *node)
 {
@@ -228,8 +283,10 @@ void build_pad(OnnxWalk *w, const OnnxNode *node)
     to.border = (Border){.value = value ? fixed_at(value, 0) : onnx_float(node, "value", 0), .mirrored = mirrored};
     if (given && !node_axes_settle(w, node, axes, given, a->order.rank)) return;
     for (int i = 0; i < count; i++) {
-        if (border_add(&to, given ? (int)axes[i] : i, pads[i], pads[count + i])) continue;
-        walk_refuse(w, node, "it pads another axis than rows and columns, or by more than %d", INT16_MAX);
+        int axis = given ? (int)axes[i] : i;
+        if (border_add(&to, axis, pads[i], pads[count + i])) continue;
+        if (channels_add(w, &to, axis, pads[i], pads[count + i])) continue;
+        walk_refuse(w, node, "it pads another axis than rows, columns and channels, or by more than %d", INT16_MAX);
         return;
     }
     if (to.base.id) w->item[node->out[0]] = (OnnxItem){.known = KNOWN_ACTIVE, .active = to};
@@ -292,32 +349,48 @@ static void places_settle(int64_t size, int64_t *start, int64_t *end)
 /* The parts that a Slice takes, each of an axis. */
 typedef struct Ranges {
     int count;
-    int64_t start[NET_FILE_RANK], end[NET_FILE_RANK], axes[NET_FILE_RANK];
+    int64_t start[NET_FILE_RANK], end[NET_FILE_RANK], axes[NET_FILE_RANK], step[NET_FILE_RANK];
 } Ranges;
 
 /* False: refused. */
 static bool ranges_read(OnnxWalk *w, const OnnxNode *node, Ranges *r)
 {
-    int64_t steps[NET_FILE_RANK];
     const Active *a = walk_active(w, node, 0);
     int count = r->count = node_ints(w, node, 1, "starts", r->start, NET_FILE_RANK);
     bool known = a && count >= 0 && node_ints(w, node, 2, "ends", r->end, NET_FILE_RANK) == count;
     bool named = onnx_attribute(node, "axes") || walk_in(w, node, 3), stepped = walk_in(w, node, 4);
     known = known && (!named || node_ints(w, node, 3, "axes", r->axes, NET_FILE_RANK) == count) &&
-            (!stepped || node_ints(w, node, 4, "steps", steps, NET_FILE_RANK) == count);
+            (!stepped || node_ints(w, node, 4, "steps", r->step, NET_FILE_RANK) == count);
     for (int i = 0; known && i < count; i++) {
         if (!named) r->axes[i] = i;
-        known = !stepped || steps[i] == 1;
+        if (!stepped) r->step[i] = 1;
+        known = r->step[i] >= 1 && r->step[i] <= INT16_MAX;
     }
     if (known) return node_axes_settle(w, node, r->axes, count, a->order.rank);
-    walk_refuse(w, node, "expected one range, without gaps, that is known before the network runs");
+    walk_refuse(w, node, "expected a range, forwards, that is known before the network runs");
     return false;
+}
+
+/* Every so many rows or columns of what the node makes: windows of one pixel, which leave those between them out. */
+static void thin(OnnxWalk *w, const OnnxNode *node, const int64_t step[AXIS_COLUMN + 1])
+{
+    Value x = walk_value(w, node->out[0]);
+    if (!x.id) return;
+    AxisOrder order = w->item[node->out[0]].active.order;
+    for (int axis = 0; axis < order.rank; axis++) {
+        int of = axis_is(&order, axis);
+        if (of >= 0 && step[of] > 1)
+            order_resize(&order, axis, (OnnxAxis)of, (order_dim(&order, axis) - 1) / step[of] + 1);
+    }
+    Window one = {.kh = 1, .kw = 1, .stride_h = (int32_t)step[AXIS_ROW], .stride_w = (int32_t)step[AXIS_COLUMN]};
+    walk_give(w, node, avg_pool_window(w->g, x, one, false), &order);
 }
 
 /* A part of the channels is a value of its own; one of rows and columns is a border of fewer pixels. */
 void build_slice(OnnxWalk *w, const OnnxNode *node)
 {
     Ranges r;
+    int64_t step[AXIS_COLUMN + 1] = {1, 1, 1, 1};
     if (!ranges_read(w, node, &r)) return;
     Active *a = walk_active(w, node, 0);
     Value x = walk_value(w, node->in[0]);
@@ -327,13 +400,20 @@ void build_slice(OnnxWalk *w, const OnnxNode *node)
     to.base = x;
     to.curve = NULL;
     for (int i = 0; i < r.count; i++) {
-        int axis = (int)r.axes[i];
+        int axis = (int)r.axes[i], of = axis_is(&a->order, axis);
         int64_t size = order_dim(&a->order, axis);
         places_settle(size, &r.start[i], &r.end[i]);
         int64_t start = r.start[i], end = r.end[i];
-        bool channels = axis_is(&a->order, axis) == AXIS_CHANNEL;
+        bool whole = of >= 0 && order_size(&a->order, (OnnxAxis)of) == size, channels = of == AXIS_CHANNEL;
+        if (end > start + 1 && r.step[i] > 1) {
+            if (!whole || (of != AXIS_ROW && of != AXIS_COLUMN)) {
+                walk_refuse(w, node, "it leaves out every so many of another axis than rows and columns");
+                return;
+            }
+            step[of] = r.step[i];
+        }
         if (start == 0 && end == size) continue;
-        if (r.count == 1 && end > start && channels && order_size(&a->order, AXIS_CHANNEL) == size) {
+        if (r.count == 1 && end > start && channels && whole) {
             give_channels(w, node, 0, axis, start, end - start);
             return;
         }
@@ -346,6 +426,7 @@ void build_slice(OnnxWalk *w, const OnnxNode *node)
         return;
     }
     w->item[node->out[0]] = (OnnxItem){.known = KNOWN_ACTIVE, .active = to};
+    if (step[AXIS_ROW] > 1 || step[AXIS_COLUMN] > 1) thin(w, node, step);
 }
 
 void build_split(OnnxWalk *w, const OnnxNode *node)
@@ -410,20 +491,6 @@ void build_sequence_at(OnnxWalk *w, const OnnxNode *node)
         give_channels(w, node, 0, axis, first, here);
 }
 
-/* More values than an op takes are concatenated in groups. */
-static Value concatenated(OnnxWalk *w, Value *x, int count)
-{
-    while (count > OP_MAX_IN) {
-        int made = 0;
-        for (int i = 0; i < count; i += OP_MAX_IN) {
-            int group = count - i < OP_MAX_IN ? count - i : OP_MAX_IN;
-            x[made++] = group == 1 ? x[i] : concat(w->g, x + i, group);
-        }
-        count = made;
-    }
-    return count == 1 ? x[0] : concat(w->g, x, count);
-}
-
 void build_concat(OnnxWalk *w, const OnnxNode *node)
 {
     Active *first = walk_active(w, node, 0);
@@ -434,7 +501,8 @@ void build_concat(OnnxWalk *w, const OnnxNode *node)
     for (int k = 0; x && k < node->in_count; k++) {
         Active *a = walk_active(w, node, k);
         AxisOrder order = first ? first->order : (AxisOrder){0}, own = a ? a->order : (AxisOrder){0};
-        if (!a || axis >= own.rank || axis_is(&own, axis) != AXIS_CHANNEL) {
+        bool one = axis < own.rank && order_dim(&own, axis) == 1 && order_size(&own, AXIS_CHANNEL) == 1;
+        if (!a || axis >= own.rank || !(one || axis_is(&own, axis) == AXIS_CHANNEL)) {
             walk_refuse(w, node, "expected values that the network computes, put together along the channels");
             return;
         }

@@ -324,6 +324,9 @@ void build_expand(OnnxWalk *w, const OnnxNode *node);
 
 /* The node makes one number of each channel of an image. */
 void means_note(OnnxWalk *w, const OnnxNode *node);
+/* The largest of all rows, of all columns, or of both: those of which `few` has one. */
+Value largest_pixel(Graph *g, Value x, Shape few);
+enum { LARGEST_OF = 256 }; /* numbers of a window, among which the largest is found again for its gradient */
 void build_reduce(OnnxWalk *w, const OnnxNode *node);
 /* A softmax over the axes first .. end - 1, if these have all pixels of an image; false: they have not. */
 bool softmax_of_pixels(OnnxWalk *w, const OnnxNode *node, int first, int end);

@@ -100,9 +100,13 @@ void build_pool(OnnxWalk *w, const OnnxNode *node)
         return;
     }
     attr.pool.window.ceil = onnx_int(node, "ceil_mode", 0) != 0;
-    Shape s = graph_shape(w->g, x);
-    if (!largest && s.h * s.w > 1 && attr.pool.window.kh >= s.h && attr.pool.window.kw >= s.w) means_note(w, node);
-    walk_give_image(w, node, graph_op(w->g, largest ? OP_MAX_POOL : OP_AVG_POOL, NULL, &x, 1, &attr, NULL));
+    Shape s = graph_shape(w->g, x), one = {s.n, s.c, 1, 1};
+    const Window *window = &attr.pool.window;
+    bool all = window->kh == s.h && window->kw == s.w && !window_is_padded(window) && s.h * s.w > LARGEST_OF;
+    if (!largest && s.h * s.w > 1 && window->kh >= s.h && window->kw >= s.w) means_note(w, node);
+    walk_give_image(w, node,
+                    largest && all ? largest_pixel(w->g, x, one)
+                                   : graph_op(w->g, largest ? OP_MAX_POOL : OP_AVG_POOL, NULL, &x, 1, &attr, NULL));
 }
 
 void build_global_pool(OnnxWalk *w, const OnnxNode *node)
@@ -111,10 +115,9 @@ void build_global_pool(OnnxWalk *w, const OnnxNode *node)
     Value x = walk_ordered(w, node, 0, "NCHW");
     if (!a || !x.id) return;
     means_note(w, node);
-    Shape s = graph_shape(w->g, x);
-    bool largest = !strcmp(node->type, "GlobalMaxPool") && s.h * s.w > 1;
-    Window all = {.kh = s.h, .kw = s.w, .stride_h = 1, .stride_w = 1};
-    walk_give_image(w, node, largest ? max_pool_window(w->g, x, all) : global_avg_pool(w->g, x));
+    Shape s = graph_shape(w->g, x), one = {s.n, s.c, 1, 1};
+    bool largest = !strcmp(node->type, "GlobalMaxPool");
+    walk_give_image(w, node, largest ? largest_pixel(w->g, x, one) : global_avg_pool(w->g, x));
 }
 
 /* Operand k as what an axis is multiplied by: 0 if it is no whole number. */

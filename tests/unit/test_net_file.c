@@ -409,7 +409,7 @@ TEST(test_axes)
     maker_whole(m, "one", 1, SIZES(1));
     maker_whole(m, "two", 1, SIZES(2));
     maker_whole(m, "two_steps", 2, SIZES(1, 1));
-    refused(ended(m, 3), ERR_ARG, "expected one range");
+    refused(ended(m, 3), ERR_ARG, "expected a range, forwards");
     m = started();
     maker_node(m, "Pad", "x pads", "y");
     maker_whole(m, "pads", 8, SIZES(0, 0, INT64_MAX, 0, 0, 0, INT64_MAX, 0));

@@ -303,7 +303,20 @@ TEST(test_sums)
                "%1 = mul(image, %0) -> 1x3x8x8 f32 (mul)\n"
                "%2 = avg_pool(%1) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
                "%3 = dense(%2, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
-    refused(summed("ReduceMax", SIZES(1), 1), ERR_ARG, "expected the largest number of all rows and columns");
+    good(summed("ReduceMax", SIZES(1), 1)); /* the channels of a pixel beside each other in memory, as columns */
+    has_ops(0, "%0 = reshape(image) -> 1x1x64x3 f32 (reshape)\n"
+               "%1 = max_pool(%0) 1x3 -> 1x1x64x1 f32 (max_pool)\n"
+               "%2 = reshape(%1) -> 1x1x8x8 f32 (reshape)\n"
+               "%3 = spread_to(%2) -> 1x3x8x8 f32 (spread_to)\n"
+               "%4 = mul(image, %3) -> 1x3x8x8 f32 (mul)\n"
+               "%5 = avg_pool(%4) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%6 = dense(%5, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    good(summed("ReduceMax", SIZES(3), 1));
+    has_ops(0, "%0 = max_pool(image) 1x8 -> 1x3x8x1 f32 (max_pool)\n"
+               "%1 = spread_to(%0) -> 1x3x8x8 f32 (spread_to)\n"
+               "%2 = mul(image, %1) -> 1x3x8x8 f32 (mul)\n"
+               "%3 = avg_pool(%2) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%4 = dense(%3, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
     good(summed("ReduceSum", SIZES(1), 1));
     has_ops(0, "%0 = sum_to(image) -> 1x1x8x8 f32 (sum_to)\n"
                "%1 = spread_to(%0) -> 1x3x8x8 f32 (spread_to)\n"
@@ -360,6 +373,192 @@ TEST(test_blurs)
     refused(blurred("reflect", 1, 0.06f), ERR_ARG, "Pad 'p': it mirrors the image");
     refused(blurred("reflect", 2, 0.0625f), ERR_ARG, "Pad 'p': it mirrors the image");
     refused(blurred("edge", 1, 0.0625f), ERR_ARG, "Pad 'p': it pads in the mode 'edge'; expected constant, or reflect");
+}
+
+/* ---- parts of the image: some of its rows and columns, channels in another order, channels of zeros, the larger of two values */
+
+/* A convolution, whose result is `c`, and behind it the node that a test adds. */
+static OnnxMaker *behind(const char *type, const char *operands)
+{
+    OnnxMaker *m = started();
+    maker_node(m, "Conv", "x conv.weight", "c");
+    maker_floats(m, "conv.weight", 4, SIZES(6, 3, 1, 1));
+    maker_node(m, type, operands, "y");
+    return m;
+}
+
+/* c[:, :, 1::3, ::2] in Python, of which one axis may be another. */
+static OnnxMaker *thinned(int64_t axis, int64_t step)
+{
+    OnnxMaker *m = behind("Slice", "c starts ends axes steps");
+    maker_whole(m, "starts", 2, SIZES(1, 0));
+    maker_whole(m, "ends", 2, SIZES(INT64_MAX, INT64_MAX));
+    maker_whole(m, "axes", 2, SIZES(axis, 3));
+    maker_whole(m, "steps", 2, SIZES(step, 2));
+    return ended(m, 6);
+}
+
+TEST(test_every_other_pixel)
+{
+    good(thinned(2, 3));
+    trains(3);
+    has_ops(0, "%0 = conv(image, conv.weight) 1x1 -> 1x6x8x8 f32 (conv)\n"
+               "%1 = pad(%0) top -1 bottom 0 left 0 right 0 -> 1x6x7x8 f32 (pad)\n"
+               "%2 = avg_pool(%1) 1x1/3x2 -> 1x6x3x4 f32 (avg_pool)\n"
+               "%3 = avg_pool(%2) 3x4 -> 1x6x1x1 f32 (avg_pool)\n"
+               "%4 = dense(%3, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    good(thinned(2, 7)); /* a single row is left */
+    has_ops(0, "%0 = conv(image, conv.weight) 1x1 -> 1x6x8x8 f32 (conv)\n"
+               "%1 = pad(%0) top -1 bottom 0 left 0 right 0 -> 1x6x7x8 f32 (pad)\n"
+               "%2 = avg_pool(%1) 1x1/7x2 -> 1x6x1x4 f32 (avg_pool)\n"
+               "%3 = avg_pool(%2) 1x4 -> 1x6x1x1 f32 (avg_pool)\n"
+               "%4 = dense(%3, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    refused(thinned(1, 3), ERR_ARG, "Slice 'y': it leaves out every so many of another axis than rows and columns");
+    refused(thinned(2, -1), ERR_ARG, "Slice 'y': expected a range, forwards");
+    refused(thinned(2, 0), ERR_ARG, "Slice 'y': expected a range, forwards");
+}
+
+/* The shortcut of ResNets for CIFAR (He et al. 2016, arXiv:1512.03385, option A): channels of zeros instead of a convolution. */
+static OnnxMaker *widened(int64_t batch, int64_t before, int64_t after, float value)
+{
+    OnnxMaker *m = behind("Pad", "c pads value");
+    maker_whole(m, "pads", 8, SIZES(batch, before, 0, 1, 0, after, 0, 0));
+    maker_value(m, "value", value);
+    return ended(m, 6 + before + after);
+}
+
+TEST(test_channels_of_zeros)
+{
+    good(widened(0, 1, 2, 0));
+    trains(3);
+    has_ops(0, "%0 = conv(image, conv.weight) 1x1 -> 1x6x8x8 f32 (conv)\n"
+               "%1 = reshape(%0) -> 1x1x64x6 f32 (reshape)\n"
+               "%2 = pad(%1) top 0 bottom 0 left 1 right 2 -> 1x1x64x9 f32 (pad)\n"
+               "%3 = reshape(%2) -> 1x9x8x8 f32 (reshape)\n"
+               "%4 = pad(%3) top 0 bottom 0 left 1 right 0 -> 1x9x8x9 f32 (pad)\n"
+               "%5 = avg_pool(%4) 8x9 -> 1x9x1x1 f32 (avg_pool)\n"
+               "%6 = dense(%5, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    refused(widened(1, 1, 2, 0), ERR_ARG, "Pad 'y': it pads another axis than rows, columns and channels");
+    refused(widened(0, 1, 2, 1), ERR_ARG, "Pad 'y': it pads another axis than rows, columns and channels");
+    refused(widened(0, -1, 2, 0), ERR_ARG, "Pad 'y': it pads another axis than rows, columns and channels");
+}
+
+static OnnxMaker *listed(int count, const int64_t *places, int64_t axis)
+{
+    OnnxMaker *m = behind("Gather", "c places");
+    maker_int(m, "axis", axis);
+    maker_whole(m, "places", count, places);
+    return ended(m, count);
+}
+
+TEST(test_listed_channels)
+{
+    good(listed(6, SIZES(-1, 1, 2, 3, 2, 0), 1));
+    trains(3);
+    has_ops(0, "%0 = conv(image, conv.weight) 1x1 -> 1x6x8x8 f32 (conv)\n"
+               "%1 = slice(%0) from 5 -> 1x1x8x8 f32 (slice)\n"
+               "%2 = slice(%0) from 1 -> 1x3x8x8 f32 (slice)\n"
+               "%3 = slice(%0) from 2 -> 1x1x8x8 f32 (slice)\n"
+               "%4 = slice(%0) from 0 -> 1x1x8x8 f32 (slice)\n"
+               "%5 = concat(%1, %2, %3, %4) -> 1x6x8x8 f32 (concat)\n"
+               "%6 = avg_pool(%5) 8x8 -> 1x6x1x1 f32 (avg_pool)\n"
+               "%7 = dense(%6, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    refused(listed(2, SIZES(0, 6), 1), ERR_ARG, "Gather 'y': expected one place");
+    refused(listed(2, SIZES(1, 0), 2), ERR_ARG, "Gather 'y': expected one place");
+}
+
+/* The second node was added before what it reads. */
+static void nodes_swap(OnnxMaker *m)
+{
+    Onnx__NodeProto second = m->node[1];
+    m->node[1] = m->node[2], m->node[2] = second;
+}
+
+static OnnxMaker *two_of(const char *type)
+{
+    OnnxMaker *m = behind(type, "c d");
+    maker_node(m, "Conv", "x other.weight", "d");
+    maker_floats(m, "other.weight", 4, SIZES(6, 3, 1, 1));
+    nodes_swap(m);
+    return ended(m, 6);
+}
+
+TEST(test_larger_of_two)
+{
+    good(two_of("Max"));
+    trains(4);
+    has_ops(0, "%0 = conv(image, conv.weight) 1x1 -> 1x6x8x8 f32 (conv)\n"
+               "%1 = conv(image, other.weight) 1x1 -> 1x6x8x8 f32 (other)\n"
+               "%2 = concat(%0, %1) -> 1x12x8x8 f32 (concat)\n"
+               "%3 = reshape(%2) -> 1x6x64x2 f32 (reshape)\n"
+               "%4 = max_pool(%3) 1x2 -> 1x6x64x1 f32 (max_pool)\n"
+               "%5 = reshape(%4) -> 1x6x8x8 f32 (reshape)\n"
+               "%6 = avg_pool(%5) 8x8 -> 1x6x1x1 f32 (avg_pool)\n"
+               "%7 = dense(%6, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    refused(two_of("Min"), ERR_ARG, "Min 'y': it has no counterpart for two values that the network computes");
+}
+
+/* Of more numbers than a window has the largest is that of the largest of its parts. */
+static OnnxMaker *largest_of_many(const char *type)
+{
+    OnnxMaker *m = started();
+    maker_node(m, "Conv", "x conv.weight", "c");
+    maker_floats(m, "conv.weight", 4, SIZES(3, 3, 1, 1));
+    maker_node(m, "Resize", "c none scales", "d");
+    maker_text(m, "coordinate_transformation_mode", "asymmetric");
+    maker_text(m, "nearest_mode", "floor");
+    maker_floats(m, "none", 1, SIZES(0));
+    float *scale = (float *)maker_floats(m, "scales", 1, SIZES(4))->raw_data.data;
+    scale[0] = scale[1] = 1, scale[2] = scale[3] = 3;
+    maker_node(m, type, "d", "y");
+    if (!strcmp(type, "MaxPool")) maker_ints(m, "kernel_shape", 2, SIZES(24, 24));
+    return ended(m, 3);
+}
+
+TEST(test_largest_of_many)
+{
+    static const char *const types[] = {"GlobalMaxPool", "MaxPool"};
+    for (int i = 0; i < 2; i++) {
+        good(largest_of_many(types[i]));
+        trains(3);
+        has_ops(0, "%0 = conv(image, conv.weight) 1x1 -> 1x3x8x8 f32 (conv)\n"
+                   "%1 = avg_pool_dx(%0) 3x3/3 -> 1x3x24x24 f32 (avg_pool_dx)\n"
+                   "%2 = affine(%1) scale 9 shift 0 -> 1x3x24x24 f32 (affine)\n"
+                   "%3 = max_pool(%2) 24x8/1x8 -> 1x3x1x3 f32 (max_pool)\n"
+                   "%4 = max_pool(%3) 1x3 -> 1x3x1x1 f32 (max_pool)\n"
+                   "%5 = dense(%4, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+    }
+}
+
+/* Maps of one channel, as the mean and the largest of all channels, are put together (Woo et al. 2018, arXiv:1807.06521). */
+TEST(test_maps_together)
+{
+    OnnxMaker *m = started();
+    maker_node(m, "ReduceMean", "x", "mean");
+    maker_ints(m, "axes", 1, SIZES(1));
+    maker_node(m, "ReduceMax", "x", "most");
+    maker_ints(m, "axes", 1, SIZES(1));
+    maker_node(m, "Concat", "mean most", "maps");
+    maker_int(m, "axis", 1);
+    maker_node(m, "Conv", "maps spatial.weight", "a");
+    maker_floats(m, "spatial.weight", 4, SIZES(1, 2, 3, 3));
+    maker_ints(m, "pads", 4, SIZES(1, 1, 1, 1));
+    maker_node(m, "Sigmoid", "a", "b");
+    maker_node(m, "Mul", "x b", "y");
+    good(ended(m, 3));
+    trains(3);
+    has_ops(0, "%0 = sum_to(image) -> 1x1x8x8 f32 (sum_to)\n"
+               "%1 = affine(%0) scale 0.333333 shift 0 -> 1x1x8x8 f32 (affine)\n"
+               "%2 = reshape(image) -> 1x1x64x3 f32 (reshape)\n"
+               "%3 = max_pool(%2) 1x3 -> 1x1x64x1 f32 (max_pool)\n"
+               "%4 = reshape(%3) -> 1x1x8x8 f32 (reshape)\n"
+               "%5 = concat(%1, %4) -> 1x2x8x8 f32 (concat)\n"
+               "%6 = conv(%5, spatial.weight) 3x3+1 -> 1x1x8x8 f32 (spatial)\n"
+               "%7 = sigmoid(%6) -> 1x1x8x8 f32 (sigmoid)\n"
+               "%8 = spread_to(%7) -> 1x3x8x8 f32 (spread_to)\n"
+               "%9 = mul(image, %8) -> 1x3x8x8 f32 (mul)\n"
+               "%10 = avg_pool(%9) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%11 = dense(%10, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
 }
 
 /* ---- groups of channels */

@@ -335,9 +335,9 @@ TEST(test_modes_of_borders)
         refused_once(ended(m, 3),
                      "Pad 'p': it mirrors the image at its border; expected a binomial filter of 3 x 3 behind it");
     }
-    OnnxMaker *m = padded("constant", 1);
+    OnnxMaker *m = padded("reflect", 1);
     maker_node(m, "Relu", "p", "y");
-    refused_once(ended(m, 5), "Pad 'p': it pads another axis than rows and columns, or by more than 32767");
+    refused_once(ended(m, 5), "Pad 'p': it pads another axis than rows, columns and channels, or by more than 32767");
 }
 
 TEST(test_parts_of_channels)
