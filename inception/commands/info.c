@@ -371,7 +371,7 @@ static void network_print(const Model *model, FILE *to)
     if (facts.filled.count)
         text_printf(to,
                     "%-14s %d trained, though the file has them as constants: %s; --freeze NAME keeps one as it is\n",
-                    "ones and zeros", facts.filled.count, facts.filled.list);
+                    "constants", facts.filled.count, facts.filled.list);
     if (model->drop_path > 0)
         text_printf(to, "%-14s rates of stochastic depth up to %g (--drop-path)\n", "drop path",
                     (double)model->drop_path);

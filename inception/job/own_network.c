@@ -79,11 +79,11 @@ void own_network_say(const Options *o, JobFiles *files)
         job_note(files, "held constant, though your network may have trained them: %d single number%s of %s (%s)",
                  facts.held.count, facts.held.count == 1 ? "" : "s", model->name, facts.held.list);
     if (facts.filled.count)
-        job_note(files,
-                 "trained, though the file has them as constants: %d scale%s or shift%s of the batch norms of %s (%s), "
-                 "which an exporter writes for norms without; --freeze NAME keeps one as it is",
-                 facts.filled.count, facts.filled.count == 1 ? "" : "s", facts.filled.count == 1 ? "" : "s",
-                 model->name, facts.filled.list);
+        job_note(
+            files,
+            "trained, though the file has them as constants: %d parameter%s of %s (%s), as an exporter writes ones and "
+            "zeros for a batch norm without, or numbers of a formula; --freeze NAME keeps one as it is",
+            facts.filled.count, facts.filled.count == 1 ? "" : "s", model->name, facts.filled.list);
     if (facts.momenta)
         job_note(
             files,

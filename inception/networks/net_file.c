@@ -282,18 +282,20 @@ static void name_add(NetNames *names, const char *name)
     if (names->count == MOST + 1) text_add(&text, ", ...");
 }
 
-/* A vector of ones or zeros that a node writes, as exporters do for a batch norm without parameters, beside weights that none does. */
+/* Parameters that a node writes, beside weights that none does: for a batch norm without parameters exporters write ones or zeros, and what
+ * a formula multiplies or adds may be anything. */
 static bool is_filled(const NetFile *n, int i)
 {
     const OnnxFile *file = n->file;
     const Binding *b = &n->survey.binding[i];
-    const OnnxNode *norm = &file->node[b->reader];
+    const OnnxNode *reader = &file->node[b->reader];
     int id = onnx_value(file, b->name), writer = file->value[id].writer;
     const float *data = n->tensor[i].data;
-    bool is = data && writer >= 0 && !strcmp(file->node[writer].type, "Constant") &&
-              file->model->graph->n_initializer > 0 && !strcmp(norm->type, "BatchNormalization") &&
-              (norm->in[1] == id || norm->in[2] == id);
-    for (int64_t k = 0; is && k < b->tensor.count; k++) is = data[k] == (norm->in[1] == id ? 1 : 0);
+    bool norm = !strcmp(reader->type, "BatchNormalization"), scale = norm && reader->in[1] == id;
+    bool is =
+        data && writer >= 0 && !strcmp(file->node[writer].type, "Constant") && file->model->graph->n_initializer > 0;
+    if (norm) is = is && (scale || reader->in[2] == id);
+    for (int64_t k = 0; is && norm && k < b->tensor.count; k++) is = data[k] == scale;
     return is;
 }
 

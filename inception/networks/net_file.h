@@ -49,7 +49,7 @@ typedef struct NetFacts {
     int shared;       /* parameters that several nodes have in common, and that are trained as one */
     NetNames scalars; /* single numbers that are trained, because they are named as parameters are */
     NetNames held;    /* those that stay as they are, though they may have been trained */
-    NetNames filled;  /* ones and zeros of batch norms that the file has as constants, and that are trained */
+    NetNames filled;  /* trained, though the file has them as constants, as ones and zeros of batch norms */
 } NetFacts;
 NetFacts net_file_facts(const NetFile *network);
 /* SHA-256, in hexadecimal digits, of nodes, attributes, names and shapes, without the trained values. */

@@ -1028,6 +1028,19 @@ TEST(test_filled_norms)
     net_file_close(made);
 }
 
+/* Numbers that a formula has for the channels are parameters as any others, and named. */
+TEST(test_filled_factors)
+{
+    OnnxMaker *m = behind("Mul", "c three");
+    Onnx__TensorProto *three = maker_floats(m, "unread", 4, SIZES(1, 6, 1, 1));
+    maker_constant(m, "three", 1);
+    m->attribute[0].t = three;
+    nodes_swap(m);
+    good(ended(m, 6));
+    has_names(net_file_facts(made).filled, 1, "three");
+    net_file_close(made);
+}
+
 /* ---- functions of one number that are several ops */
 
 typedef struct Activation {
