@@ -245,7 +245,7 @@ static bool channels_add(OnnxWalk *w, Active *a, int axis, int64_t before, int64
                  after >= 0 && after <= INT16_MAX;
     if (!known) return false;
     Shape s = graph_shape(w->g, a->base);
-    if ((int64_t)s.h * s.w > INT32_MAX) return false;
+    if ((int64_t)s.h * s.w > INT32_MAX || wide > INT32_MAX) return false;
     Value rows = reshape(w->g, a->base, (Shape){s.n, 1, s.h * s.w, s.c});
     a->base =
         reshape(w->g, pad(w->g, rows, 0, 0, (int32_t)before, (int32_t)after), (Shape){s.n, (int32_t)wide, s.h, s.w});
