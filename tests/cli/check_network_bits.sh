@@ -26,6 +26,10 @@ first_loss() { # NAME
 
 types=(f32 bf16) networks=("$source_dir"/tests/golden/networks/*.onnx.gz)
 ((${#networks[@]} == 5)) || complain "not five networks: ${networks[*]}"
+if ! "$towers" info fashion_cnn --device cpu --amp >"$out" 2>"$err" && grep -q 'no bf16 arithmetic' "$err"; then
+    left_out "networks from files in bf16: this processor has no such arithmetic"
+    types=(f32)
+fi
 for packed in "${networks[@]}"; do
     network=$(basename "$packed" .gz) name=$(basename "$packed" .onnx.gz)
     gzip -dc "$packed" >"$network"
@@ -33,11 +37,6 @@ for packed in "${networks[@]}"; do
         run=$name-$type options=(--towers 4 --batch-size 4) way=()
         [[ $type == f32 ]] || way=(--amp)
         trained 0 "$run" "${options[@]}" "${way[@]}" --processes 1
-        if grep -q 'no bf16 arithmetic' "err.$run"; then
-            left_out "networks from files in bf16: this processor has no such arithmetic"
-            failures=$((failures - 1)) types=(f32)
-            continue
-        fi
         trained 0 "$run-four" "${options[@]}" "${way[@]}" --processes 4
         same "$run" "$run-four"
         TOWERS_FAULT="kill:tower=2,step=4,activity=backward" trained 7 "$run-cut" "${options[@]}" "${way[@]}" --processes 4 --checkpoint-steps 2
@@ -47,7 +46,7 @@ for packed in "${networks[@]}"; do
         gzip -dc "$packed" >"$network"
         same "$run" "$run-cut"
     done
-    cmp -s <(tensors "runs/$name-f32/last.safetensors") <(tensors "runs/$name-bf16/last.safetensors") && complain "$name: bf16 computes as f32"
+    ((${#types[@]} == 1)) || ! cmp -s <(tensors "runs/$name-f32/last.safetensors") <(tensors "runs/$name-bf16/last.safetensors") || complain "$name: bf16 computes as f32"
     trained 0 "$name-one" --towers 1 --batch-size 16 --max-steps 1
     trained 0 "$name-sync" --towers 4 --batch-size 4 --max-steps 1 --processes 4 --bn-stats sync
     awk -v a="$(first_loss "$name-one")" -v b="$(first_loss "$name-sync")" 'BEGIN { d = a - b; exit !(a > 0 && d < 1e-5 * a && d > -1e-5 * a) }' ||
