@@ -110,13 +110,16 @@ static Status set_bring(const Options *o, const char *address, bool view, Remote
     char usual[PATH_BYTES];
     S3Access *s3;
     CacheConfig config;
+    _Atomic bool met = false;
     BringShown shown = {.line = progress_line(), .since = clock_ns()};
     TRY(cache_configure(o, address, &shown, usual, &s3, &config));
+    config.patience.met = &met;
     Status st = view ? remote_set_view(&config, address, set) : remote_set_bring(&config, address, set);
     if (st == OK && !view) st = room_hold(&config, &set->objects); /* it is read as files of this machine */
     s3_access_free(s3);
     progress_line_end(&shown.line);
     TRY(st);
+    set->met = atomic_load(&met);
     set_line(set, config.dir, (double)(clock_ns() - shown.since) / 1e9, line, bytes);
     return OK;
 }

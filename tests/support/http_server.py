@@ -12,7 +12,9 @@ The first part of a path says how: /good/FILE; /norange/FILE without resumption;
 /cutfar/FILE begins anew each time and breaks off after 5 MiB; /other/FILE leads from HTTP to TLS, and back, /around/FILE both ways;
 /nohead/FILE answers HEAD with 405; CONNECT is answered 403; /forbidden/FILE answers 403;
 /limited/FILE answers 429 once and asks to wait a second, /later/FILE 503 and asks to wait a hundred; /hangup/FILE closes the connection once
-without an answer; /tagged/FILE has an ETag and breaks off once; /changed/FILE breaks off once in other bytes of an older ETag; /wrong/FILE sends zeros once;
+without an answer; /tagged/FILE has an ETag and breaks off once; /changed/FILE breaks off once in other bytes of an older ETag; /wrong/FILE sends zeros once, /wrongs/FILE
+each time; /reset/FILE has an ETag, and resets the connection in the middle once, /resets/FILE each time; /shorter/FILE has an ETag, breaks
+off once and answers 416 to what asks for the rest;
 /gated/FILE has an ETag of its time and length, and is sent when LOG.gates/NAME, the last part of FILE, is not there;
 /versions/FILE answers HEAD with another version than GET; /none/FILE answers 204; /encoded/FILE says that it is encoded; /vast/FILE that it
 has 2^62 bytes. Answers to HEAD are the headers alone.
@@ -22,6 +24,7 @@ import http.server
 import os
 import socket
 import ssl
+import struct
 import sys
 import threading
 import time
@@ -86,14 +89,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
             content = file.read()
             state = os.fstat(file.fileno())
         size, first = len(content), 0
-        tag = {"versions": '"1"' if head else '"2"', "tagged": '"1"', "changed": '"1"' if count == 1 else '"2"',
+        tag = {"versions": '"1"' if head else '"2"', "tagged": '"1"', "reset": '"1"', "shorter": '"1"', "changed": '"1"' if count == 1 else '"2"',
                "gated": f'"{state.st_mtime_ns:x}-{size:x}"'}.get(how)
         extra = [("ETag", tag)] if tag else [("Content-Encoding", "gzip")] if how == "encoded" else []
-        if (how == "changed" or how == "wrong") and count == 1 and not name.endswith((".json", ".txt", ".index")):
+        if (how in ("changed", "wrong") and count == 1 or how == "wrongs") and not name.endswith((".json", ".txt", ".index")):
             content = bytes(size)
         if asked and how not in ("norange", "cutfar") and condition in (None, tag):
             first = int(asked.split("=")[1].rstrip("-"))
-            if first >= size:
+            if first >= size or how == "shorter":
                 return self.headers_end(416, 0, [("Content-Range", f"bytes */{size}")])
             content = content[first:]
             span = "bytes 0-1/2" if how == "lies" else f"bytes {first}-{size - 1}/{size}"
@@ -104,8 +107,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.headers_end(200, len(content) + (1000 if how == "long" else 0), extra)
         if head:
             return
-        if how == "cut" or (how in ("cutonce", "tagged", "changed") and count == 1):
+        if how in ("cut", "resets") or (how in ("cutonce", "tagged", "changed", "shorter", "reset") and count == 1):
             content = content[: len(content) // 2]
+        if how == "resets" or (how == "reset" and count == 1):
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.wfile.write(content)
+            time.sleep(0.2)  # so that they come before the reset does
+            return self.connection.close()
         if how == "cutfar":
             content = content[: 5 << 20]
         if how == "stuck":

@@ -23,8 +23,8 @@ enum { TRIES_MOST = 64 };
 struct Transport {
     CURLM *multi;
     TransportConfig config;
-    Transfer *first; /* of those that are not done */
-    bool met;        /* a server has answered */
+    Transfer *first;  /* of those that are not done */
+    _Atomic bool met; /* a server has answered; of this one alone, if config.met is NULL */
 };
 
 /* What a transfer has beside its public part while it is not done. */
@@ -52,6 +52,7 @@ Status transport_create(const TransportConfig *config, Transport **made)
     Transport *t = calloc(1, sizeof *t);
     if (!t) return FAIL(ERR_MEMORY, "no memory for downloads");
     t->config = *config;
+    if (!t->config.met) t->config.met = &t->met;
     if (t->config.net_timeout <= 0) t->config.net_timeout = NET_SECONDS;
     if (t->config.stall_seconds <= 0) t->config.stall_seconds = STALL_SECONDS;
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0 || !(t->multi = curl_multi_init())) {
@@ -491,7 +492,7 @@ static Status again_or_fail(Transport *transport, Transfer *t, const NetCause *c
     NetRequest *r = t->own;
     int64_t now = clock_ns(), patience = transport->config.net_timeout * 1000;
     int64_t pause = net_pause_ms(++r->tries, chance(), retry_after);
-    bool never_met = cause->retry == NET_CONTACT && !transport->met && r->tries >= CONTACT_TRIES;
+    bool never_met = cause->retry == NET_CONTACT && !atomic_load(transport->config.met) && r->tries >= CONTACT_TRIES;
     bool late = pause > patience || (now - r->since) / NS_PER_MS + pause > patience || r->tries >= TRIES_MOST;
     bool digest = t->sends && t->answer == 400; /* of a body that has changed on its way, perhaps */
     t->passes = cause->retry != NET_FINAL || digest;
@@ -539,7 +540,7 @@ static Status try_result(Transport *transport, Transfer *t, CURLcode code, bool 
     curl_easy_getinfo(r->curl, CURLINFO_RESPONSE_CODE, &t->answer);
     curl_easy_getinfo(r->curl, CURLINFO_HTTP_CONNECTCODE, &r->proxy);
     curl_easy_getinfo(r->curl, CURLINFO_RETRY_AFTER, &retry_after);
-    if (t->answer >= 200) transport->met = true;
+    if (t->answer >= 200) atomic_store(transport->config.met, true);
     if (code == CURLE_OK && t->head) TRY(head_take(t));
     if (code == CURLE_OK && !t->head && !r->begun) (void)answer_begin(t);
     if (r->refused != OK) return status_restore(r->refused, &t->why);

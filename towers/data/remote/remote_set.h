@@ -14,6 +14,7 @@ typedef struct RemoteSet {
     char *path;            /* owned: the set in the cache, a file, a folder or a list in braces */
     CachedObjects objects; /* owned */
     CacheState state;      /* of all of them */
+    bool met;              /* their servers have answered (TransportConfig.met) */
     int others;            /* objects of listed folders that are no shards, and are left out */
     Names names;           /* owned: the addresses of files and folders that its own stands for */
     int64_t samples;       /* of a view: of all shards */
