@@ -235,6 +235,7 @@ def rate_of(epoch):
 def side_measure(place, cell, epoch, cache):
     folder = os.path.join(set_folder(place.work, cell[0]), "train")
     size = sum(os.path.getsize(os.path.join(folder, file)) for file in os.listdir(folder))
+    shards = sum(file.endswith(".mds") for file in os.listdir(folder))
     moved, requests = place.moved(), place.requests()
     cold = epoch(place, cell, cache, 0)
     moved, requests = place.moved() - moved, place.requests() - requests
@@ -246,7 +247,7 @@ def side_measure(place, cell, epoch, cache):
     shutil.rmtree(cache + "-paced")
     return {"first": cold["first"], "epoch": cold["all"], "rate": SETS[cell[0]][0] / cold["all"], "local": rate_of(local), "paced_first": paced["first"],
             "needs": 8e-6 * size / SETS[cell[0]][0] * BATCH / pace, "pace": pace, "waits": sum(waits) / sum(step[1] for step in paced["steps"][1:]),
-            "longest": max(waits), "moved": moved, "requests": requests, "set": size}
+            "window": 8e-6 * size * WINDOW / shards / cell[0], "longest": max(waits), "moved": moved, "requests": requests, "set": size}
 
 
 # ---- the table
@@ -257,13 +258,13 @@ def cell_name(cell):
 
 
 def table(results):
-    rows = ["| link, Mbit/s, ms | set, MB | | first batch, s | epoch, s | images/s | local rate | Mbit/s needed at the pace | waits of a step | longest, ms | MB, requests | measured |",
-            "|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---|"]
+    rows = ["| link, Mbit/s, ms | set, MB | | first batch, s | its window, s | epoch, s | images/s | local rate | Mbit/s needed at the pace | times that | waits of a step | longest, ms | MB, requests | measured |",
+            "|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|"]
     for cell in CELLS:
         case = results["cells"].get(cell_name(cell))
         for name, side in (case["sides"].items() if case else ()):
-            rows.append(f"| {cell[0]}, {cell[1]} | {side['set'] / 1e6:.0f} | {name} | {side['first']:.1f} | {side['epoch']:.1f} | {side['rate']:.0f} | {side['local']:.0f} | "
-                        f"{side['needs']:.0f} | {side['waits']:.1%} | {side['longest'] * 1e3:.0f} | {side['moved'] / 1e6:.1f}, {side['requests']} | {case['commit']}, {case['date']} |")
+            rows.append(f"| {cell[0]}, {cell[1]} | {side['set'] / 1e6:.0f} | {name} | {side['first']:.1f} | {side['window']:.1f} | {side['epoch']:.1f} | {side['rate']:.0f} | {side['local']:.0f} | "
+                        f"{side['needs']:.0f} | {cell[0] / side['needs']:.1f} | {side['waits']:.1%} | {side['longest'] * 1e3:.0f} | {side['moved'] / 1e6:.1f}, {side['requests']} | {case['commit']}, {case['date']} |")
     return [f"{results['machine']}.", "", *rows]
 
 

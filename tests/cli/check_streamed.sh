@@ -77,6 +77,22 @@ assert network["bytes"] > 100000 and network["retries"] == 0 and network["wait_n
 PYTHON
 grep -q network runs/late/data.json && complain "data.json of a local run speaks of a network"
 
+# behind the first of its window, four come at a time, in order: not one for each thread
+gates
+: >requests
+gets() { grep -c '^/gated/tar/set-.*\.tar ' requests; }
+gets_are() { [[ $(gets) == "$1" ]]; }
+train pipe --shuffle-window 2 --data-path "$base/gated/$tars" --cache-dir pipe --max-steps 20 --eval-interval 0 &
+run=$!
+wait_until gets_are 2
+rm "requests.gates/$(grep -o 'set-train-[0-9]*.tar' <(grep '^/gated/tar' requests) | head -n 1)"
+wait_until gets_are 5
+sleep 1
+gets_are 5 || complain "four shards at a time, and one that is here, are $(gets) requests"
+rm requests.gates/*
+wait "$run" || complain "a run whose shards come four at a time: $(tail -n 3 pipe.err)"
+[[ -z $(grep '\.tar ' requests | cut -d ' ' -f 1-2 | grep '^HEAD' | sort | uniq -d) ]] || complain "a server is asked twice for the version of a shard: $(cat requests)"
+
 # ---- the same bits, at any state of the cache
 for set in "tar|$base/good/$tars" "tfrecord|$base/good/tfrecord/{train-{00000..00005}-of-00006,validation-00000-of-00001}" "mds|$base/good/mds/{train,val}/"; do
     train "${set%%|*}" --data-path "${set#*|}" --cache-dir cold || complain "${set%%|*}: $(tail -n 3 "${set%%|*}.err")"

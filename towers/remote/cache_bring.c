@@ -1,8 +1,6 @@
 /* Questions and downloads; see cache_bring.h. */
 #include "towers/remote/cache_bring.h"
 
-#include <stdatomic.h>
-
 #include "kernels/base/clock.h"
 #include "towers/remote/partial.h"
 
@@ -101,6 +99,15 @@ static Status question_answered(Bring *b, CacheSlot *slot)
     return o->absent && !o->denied ? cache_about_write(b->config, o) : OK;
 }
 
+/* What the first answer with its bytes will be compared with; a server that tells no versions is asked. */
+static bool is_known(CachedObject *o)
+{
+    if (!o->asked || o->was->bytes < 0 || !*o->was->version) return false;
+    o->bytes = o->was->bytes;
+    memcpy(o->version, o->was->version, sizeof o->version);
+    return true;
+}
+
 static Status questions_ask(Bring *b)
 {
     int next = 0, active = 0;
@@ -111,7 +118,7 @@ static Status questions_ask(Bring *b)
                 active--;
                 TRY(question_answered(b, slot));
             }
-            while (next < b->list->count && b->list->object[next].here) next++;
+            while (next < b->list->count && (b->list->object[next].here || is_known(&b->list->object[next]))) next++;
             if (slot->object || next == b->list->count) continue;
             slot_start(b, slot, &b->list->object[next++], (Transfer){.fd = -1, .head = true, .bytes = -1});
             active++;

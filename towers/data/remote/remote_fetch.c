@@ -16,7 +16,8 @@
 #include "towers/data/remote/stand_in.h"
 #include "towers/remote/room.h"
 
-enum { THREADS = 8, REST_THREADS = 2, COMPARISONS = 2, TRIES = 4 };
+/* So many shards come at once, if nobody waits for more: enough to fill a long link. More would come at the cost of what is needed first. */
+enum { THREADS = 8, PIPE = 4, COMPARISONS = 2, TRIES = 4 };
 
 /* WANTED waits for a thread, COMING has one; HERE came, and may be gone again. */
 typedef enum ComingState { AWAY, WANTED, COMING, HERE, FAILED } ComingState;
@@ -26,7 +27,6 @@ typedef struct Coming {
     ComingState state;
     int64_t priority;   /* the lowest comes first; below 0: a reader waits */
     int64_t place;      /* of what is AWAY, the lowest comes first; 0: nobody has said when it is needed */
-    bool rests;         /* COMING although nobody has wanted it yet */
     int64_t crowded_ns; /* since when a reader waits and there is no room; 0: there was */
     int64_t look_ns;    /* no thread looks for its room again before: others that readers wait for may fit meanwhile */
     int holds;          /* of readers that need it in their windows */
@@ -38,6 +38,7 @@ typedef struct Coming {
 
 typedef struct Traffic {
     _Atomic int64_t bytes, retries, wait_ns;
+    _Atomic bool met; /* a server has answered (TransportConfig) */
 } Traffic;
 
 struct RemoteFetch {
@@ -57,11 +58,11 @@ struct RemoteFetch {
     pthread_mutex_t lock; /* protects what follows, and `coming` */
     pthread_cond_t work, came;
     pthread_t thread[THREADS];
-    int threads, resting;  /* how many; those of them that bring what nobody has wanted */
+    int threads;           /* how many */
     bool full_said;        /* that the disk is full */
     int64_t crowded_until; /* ns: nothing is read ahead before, as there was no room */
     int windows;           /* that readers have begun to want */
-    bool begun;            /* the first of them is here, or cannot come */
+    bool begun;            /* a shard of the first of them has come, or all of it is here, or cannot come */
     int64_t later;         /* priorities given out to what is read ahead */
     int64_t ordered;       /* likewise, places */
     int64_t urgent;        /* likewise, to what readers wait for */
@@ -76,8 +77,8 @@ static Coming *coming_find(const ShardFetch *door, const char *path, RemoteFetch
 
 /* ---- the threads */
 
-/* With the lock held: whether the first step may still wait for shards of the first window. Nothing else comes meanwhile, which would take
- * its share of the network. Readers that take samples of all shards have no windows. */
+/* With the lock held: whether no shard of the first window, for which the first step waits, has come yet. Nothing else comes meanwhile, which
+ * would take its share of the network; behind that, others fill the PIPE. Readers that take samples of all shards have no windows. */
 static bool is_first_window(RemoteFetch *f)
 {
     if (f->begun || !f->windows) return false;
@@ -91,31 +92,35 @@ static bool is_first_window(RemoteFetch *f)
     return !wanted && !f->begun;
 }
 
-/* With the lock held: what is needed first of what nobody has wanted, for which most threads are kept free. */
+/* With the lock held: what is needed first of what nobody has wanted. */
 static Coming *rest_of(RemoteFetch *f)
 {
     Coming *first = NULL;
-    for (int i = 0; i < f->count && f->resting < REST_THREADS; i++) {
+    for (int i = 0; i < f->count; i++) {
         Coming *c = &f->coming[i];
         if (c->state == AWAY && (!first || (c->place && (!first->place || c->place < first->place)))) first = c;
     }
     return first;
 }
 
-/* With the lock held: what is wanted first. Only when all of that is here, of the rest, which would take its share of the network; readers that
- * have no windows always wait for something. */
+/* With the lock held: what is to come next. What readers wait for comes at once. What is read ahead shares the link with that, so it fills the
+ * PIPE alone, in the order in which it is needed, and behind it comes the rest. Readers that have no windows always wait for something. */
 static Coming *next_of(RemoteFetch *f)
 {
     Coming *first = NULL;
     int64_t now = clock_ns();
-    bool crowded = now < f->crowded_until, alone = is_first_window(f), wanted = alone;
+    int coming = 0;
+    bool crowded = now < f->crowded_until, alone = is_first_window(f), wanted = false;
     for (int i = 0; i < f->count; i++) {
         Coming *c = &f->coming[i];
         bool due = c->state == WANTED && (c->priority < 0 ? now >= c->look_ns : !crowded && !(alone && c->window > 1));
         if (due && (!first || c->priority < first->priority)) first = c;
-        wanted = wanted || (f->windows && (c->state == WANTED || (c->state == COMING && !c->rests)));
+        wanted = wanted || (f->windows && c->state == WANTED);
+        coming += c->state == COMING;
     }
-    return first || wanted || !f->rest ? first : rest_of(f);
+    if (first && first->priority < 0) return first;
+    if (coming >= PIPE) return NULL;
+    return first || wanted || alone || !f->rest ? first : rest_of(f);
 }
 
 static bool is_seen(RemoteFetch *f, const Coming *c, int fd)
@@ -208,6 +213,7 @@ static Status object_bring(RemoteFetch *f, const CachedObject *o, Transport **tr
     Status st = cached_objects_add(&one, o->address, false);
     if (st == OK) {
         one.object->was = o;
+        one.object->asked = true;
         st = cache_bring(&config, &one, &state);
     }
     atomic_fetch_add(&f->traffic->bytes, state.came);
@@ -216,10 +222,12 @@ static Status object_bring(RemoteFetch *f, const CachedObject *o, Transport **tr
     return st;
 }
 
-static Status shard_bring(RemoteFetch *f, Coming *c, Transport **transport)
+/* *came: it was not here. */
+static Status shard_bring(RemoteFetch *f, Coming *c, Transport **transport, bool *came)
 {
     bool here;
     TRY(here_check(f, c, false, &here));
+    *came = !here;
     for (int i = 1; !here && i <= COMPARISONS; i++) {
         TRY(object_bring(f, c->object, transport));
         TRY(here_check(f, c, i == COMPARISONS, &here));
@@ -278,19 +286,17 @@ static void *thread_main(void *context)
             work_wait(f, FETCH_LOOK_MS * INT64_C(1000000));
             continue;
         }
-        bool urgent = c->priority < 0, rests = c->state == AWAY;
-        f->resting += rests;
-        c->rests = rests;
+        bool urgent = c->priority < 0, came = false;
         c->state = COMING;
         pthread_mutex_unlock(&f->lock);
         Status st = room_find(f, c, urgent, &room);
-        if (st == OK && room == ROOM_MADE) st = shard_bring(f, c, &transport);
+        if (st == OK && room == ROOM_MADE) st = shard_bring(f, c, &transport, &came);
         pthread_mutex_lock(&f->lock);
-        f->resting -= rests;
         if (st == OK && room != ROOM_MADE) {
             no_room(f, c, room);
             continue;
         }
+        f->begun = f->begun || (came && c->window == 1);
         c->state = st == OK ? HERE : FAILED;
         c->status = st;
         c->crowded_ns = 0;
@@ -310,7 +316,7 @@ static void queue_init(RemoteFetch *f)
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->work, NULL);
     pthread_cond_init(&f->came, NULL);
-    f->threads = f->resting = f->windows = 0;
+    f->threads = f->windows = 0;
     f->ordered = 0;
     f->begun = false;
     for (int i = 0; i < f->count; i++) f->coming[i] = (Coming){.object = f->coming[i].object};
@@ -351,7 +357,6 @@ static void queue_take(RemoteFetch *f)
 static void shard_want(RemoteFetch *f, Coming *c, bool reader)
 {
     if (c->state == WANTED || c->state == COMING) {
-        c->rests = false;
         if (reader && c->priority >= 0) c->priority = INT64_MIN + f->urgent++;
         return;
     }
@@ -533,7 +538,10 @@ Status remote_fetch_create(const CacheConfig *config, bool rest, RemoteSet *set,
     f->rest = rest;
     f->door = (ShardFetch){fetch_bring, fetch_want,  fetch_later,   fetch_window,
                            fetch_hold,  fetch_leave, fetch_is_here, fetch_traffic};
-    if (f->traffic) *f->traffic = (Traffic){.bytes = set->state.came, .retries = set->state.retries};
+    if (f->traffic) {
+        *f->traffic = (Traffic){.bytes = set->state.came, .retries = set->state.retries, .met = set->met};
+        f->config.patience.met = &f->traffic->met;
+    }
     f->objects = set->objects;
     set->objects = (CachedObjects){0};
     Status st = f->dir && f->traffic ? coming_fill(f) : FAIL(ERR_MEMORY, "no memory for the shards of a set");
