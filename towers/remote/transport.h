@@ -72,8 +72,8 @@ typedef struct TransportConfig {
     int64_t net_timeout;       /* seconds with fewer than 1,000 new bytes each, after which a transfer fails; 0: 300 */
     int64_t stall_seconds;     /* likewise, after which a connection is given up; 0: 60 */
     const struct S3Access *s3; /* for addresses that begin with s3:// (s3.h); borrowed, NULL if there are none */
-    _Atomic bool
-        *met; /* borrowed; NULL, or of several: a server has answered one of them, so that its name is no mistake */
+    /* Borrowed; NULL, or of several: a server has answered one of them, so that its name is no mistake. */
+    _Atomic bool *met;
 } TransportConfig;
 
 typedef struct Transport Transport;
