@@ -170,8 +170,8 @@ alongside long share2 --seed 2 --data-path "$base/good/$tars" --cache-dir share 
 together
 same share1 whole25
 [[ -s runs/share2/last.safetensors ]] || complain "a run that shares a cache: $(tail -n 3 share2.err)"
-# without a limit all others come behind the windows, while the first one is read, in the order of the epoch, which a limit keeps to; two at a
-# time, so that neighbors may change places
+# without a limit all others come behind the windows, while the first one is read, in the order of the epoch, which a limit keeps to; four at a
+# time, so that near ones may change places
 asked() { grep -o '^/good/tar/set-train-[0-9]*' requests | sed 's/.*-//' | awk '!seen[$0]++' | paste -sd ' '; }
 ordered() { train "$1" --seed 14 -b 8 --max-steps 38 --eval-interval 0 --data-path "$base/good/$tars" --cache-dir "$1" "${@:2}" || complain "$1: $(tail -n 3 "$1.err")"; }
 : >requests
@@ -182,7 +182,7 @@ epoch=$(asked)
 TOWERS_FAULT=delay:tower=0,step=1,ms=3000 ordered rest
 rest=$(asked)
 for ((k = 0; k < 6; k++)); do
-    near=" $(cut -d ' ' -f $((k > 0 ? k : 1))-$((k + 2)) <<<"$epoch") "
+    near=" $(cut -d ' ' -f $((k > 2 ? k - 2 : 1))-$((k + 4)) <<<"$epoch") "
     [[ $near == *" $(cut -d ' ' -f $((k + 1)) <<<"$rest") "* ]] || { complain "shards come as $rest, but the epoch reads $epoch"; break; }
 done
 # without a sidecar the first pass keeps to the limit, too; and what a process has open stays
