@@ -44,7 +44,7 @@ enum {
     WARN_MS = 60000, /* silence before a warning, or the end of who has failed; at most half of --comm-timeout */
     STORAGE_REPORT_MS = 5000, /* without an answer of storage, before that is reported */
     STUCK_MS = 5000,          /* without progress, after a second stop signal */
-    BLOCKED_MS = 10000,       /* for a supervisor to end after that: its console may block */
+    BLOCKED_MS = 10000,       /* after a second stop signal: for storage and for other nodes, at the end of a run */
 
     /* ---- meeting */
     NET_ATTEMPT_MS = 2000, /* to connect, or to look up a name */
@@ -79,6 +79,7 @@ enum {
     OUTLET_STALL_MS = 1000,         /* for a reader of a stream to read something */
     OUTLET_LATE_MS = 20000,         /* for the thread that writes, on a busy machine, while the stream takes more */
     HEARTBEAT_LEAVE_MS = 1000,      /* for a heartbeat that storage delays */
+    FILES_LEAVE_MS = 1000,          /* for a file of another node that storage delays */
     COMMAND_LEAVE_MS = 2000,        /* for a command to end after SIGTERM, before SIGKILL */
     COMMAND_SAID_MS = 2000,         /* of waiting for a command, before it is said */
     COMMAND_AGAIN_MS = 60000,       /* until that is said again */
@@ -96,7 +97,7 @@ static_assert(JITTER_MS < CONTROL_BEAT_MS, "beats differ by more than the delays
 /* A supervisor finds a silent tower before the other towers do, which know less. */
 static_assert(4 * TICK_MS + JITTER_MS < SUPERVISOR_FIRST_MS, "the supervisor times out first");
 static_assert(OUTLET_STALL_MS < OUTLET_LATE_MS, "what nobody reads is not waited for as what is written late is");
-static_assert(STUCK_MS < BLOCKED_MS, "towers are ended before the supervisor ends itself");
+static_assert(STUCK_MS < BLOCKED_MS, "towers are ended before the supervisor waits for nobody");
 /* The cause of a failure travels before its consequences do. */
 static_assert(DRAIN_MS < GRACE_MS, "leaders report a failure before they are killed");
 static_assert(GRACE_MS < CAUSE_MS, "towers that end in consequence do so before the cause is given up");

@@ -57,9 +57,7 @@ static int names_count(const ControlFrame *frame)
     return count;
 }
 
-/* Whether a frame comes in its direction, and speaks of this run's ranks. Before rank 0 has proven itself it has nothing to
- * say but its challenge. */
-static bool frame_fits(const ControlPlane *c, const Peer *peer, const ControlFrame *frame)
+bool frame_fits(const ControlPlane *c, const Peer *peer, const ControlFrame *frame)
 {
     ControlEnd end;
     ControlMessage message;
@@ -89,21 +87,6 @@ static void message_take(ControlPlane *c, const ControlFrame *frame)
         peer_send(&c->peer[control_is_root(c) ? message.to : 0], CONTROL_MESSAGE, &message, sizeof message);
     else if (c->message_count < MESSAGES_MAX)
         c->message[(c->message_first + c->message_count++) % MESSAGES_MAX] = message;
-}
-
-/* Disks may need long for a file. The control plane goes on meanwhile, but for the frames of this rank and for other files;
- * silence is counted anew afterwards, because frames have waited. */
-static bool file_frame_take(ControlPlane *c, int from, const ControlFrame *frame)
-{
-    if (!c->take) return true;
-    c->taking = from;
-    c->file_ns = clock_ns();
-    pthread_mutex_unlock(&c->mutex);
-    bool wanted = c->take(c->take_context, from, frame->kind, frame->content, frame->bytes);
-    pthread_mutex_lock(&c->mutex);
-    c->taking = -1;
-    c->file_ns = c->awake.since_ns = clock_ns();
-    return wanted;
 }
 
 static void frame_take(ControlPlane *c, int from, const ControlFrame *frame)
@@ -152,11 +135,6 @@ static void frame_take(ControlPlane *c, int from, const ControlFrame *frame)
         peer->ended = true;
         peer->ended_ns = peer->heard_ns;
         break;
-    case CONTROL_FILE:
-    case CONTROL_PIECE:
-        if (!file_frame_take(c, from, frame) && frame->kind == CONTROL_FILE)
-            peer_send(peer, CONTROL_HAVE, frame->content, frame->bytes);
-        break;
     case CONTROL_HAVE: memcpy(&c->unwanted, frame->content, sizeof c->unwanted); break;
     case CONTROL_RESULT:
         memcpy(&c->result, frame->content, sizeof c->result);
@@ -196,11 +174,13 @@ bool peer_receive(Peer *peer)
 }
 
 /* Whether a frame cannot be taken yet: bytes, before those that came first have been taken, unless nobody will take them
- * any more; a part of a file, while another one is being written, or as long as rank 0 may still say who takes files. */
-static bool frame_waits(const ControlPlane *c, const Peer *peer, ControlKind kind)
+ * any more; a part of a file, which control_file_next takes, or as long as rank 0 may still say that it takes files. */
+static bool frame_waits(ControlPlane *c, const Peer *peer, ControlKind kind)
 {
     if (kind == CONTROL_BYTES) return peer->bytes && !c->failed && !c->watching;
-    return (kind == CONTROL_FILE || kind == CONTROL_PIECE) && (c->taking >= 0 || (!c->take && !c->watching));
+    if (kind != CONTROL_FILE && kind != CONTROL_PIECE) return false;
+    if (c->takes) pthread_cond_signal(&c->came);
+    return c->takes || !c->watching;
 }
 
 /* All complete frames of a peer, and then its end. */
@@ -212,11 +192,11 @@ static void peer_serve(ControlPlane *c, int rank)
     if (peer->net.fd < 0 || c->taking == rank) return;
     bool open = peer_receive(peer);
     while ((length = control_frame_read(peer->net.in, peer->net.in_used, &frame)) > 0 && !peer->starved) {
-        if (frame_waits(c, peer, frame.kind)) return;
         if (!frame_fits(c, peer, &frame)) {
             length = -1;
             break;
         }
+        if (frame_waits(c, peer, frame.kind)) return;
         if (frame.kind == CONTROL_CHALLENGE)
             challenge_take(c, &frame);
         else
@@ -264,7 +244,7 @@ static Lives lives_find(const ControlPlane *c)
     return lives;
 }
 
-void control_round(ControlPlane *c, int wait_ms)
+void control_move(ControlPlane *c, int wait_ms)
 {
     struct pollfd polled[1 + PENDING_MAX + CONTROL_RANKS_MAX];
     nfds_t count = 0;
@@ -280,6 +260,11 @@ void control_round(ControlPlane *c, int wait_ms)
         net_flush(&c->peer[r].net);
         peer_serve(c, r);
     }
+}
+
+void control_round(ControlPlane *c, int wait_ms)
+{
+    control_move(c, wait_ms);
     int64_t now = clock_ns();
     if (!c->watching) return;
     (void)silence_look(&c->awake, 0);

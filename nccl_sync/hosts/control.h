@@ -5,7 +5,8 @@
  * A frame is a head {magic, kind, bytes} and that many bytes of content; frames.def is the table of all of them. First the
  * nodes meet: control_open refuses other jobs, other builds and ranks that come twice, and names those that do not come.
  * A closed connection is a dead node. After control_watch each sends a heartbeat a second, and silence that is longer than
- * the timeout is a lost node. The root cause is the first failure that rank 0 learns of, or finds: it reports it to all, and
+ * the timeout is a lost node: control_serve does both, and nothing else, so that a heartbeat is a sign of life of the one thread that
+ * serves. The root cause is the first failure that rank 0 learns of, or finds: it reports it to all, and
  * later ones do not count. Clocks of hosts are never compared: only durations travel.
  *
  * Calls may come from several threads. */
@@ -39,6 +40,9 @@ typedef struct ControlConfig {
 NODISCARD Status control_open(const ControlConfig *config, ControlPlane **made);
 /* Ends the connections; NULL is fine. A node that ends early with an error first reports why: control_fail. */
 void control_close(ControlPlane *control);
+/* For a thread that storage may delay beyond control_close: the memory stays until it is released. */
+void control_keep(ControlPlane *control);
+void control_release(ControlPlane *control);
 /* In a forked child: close its copies of the descriptors, so that the death of this node is seen. */
 void control_forget(ControlPlane *control);
 
@@ -93,23 +97,27 @@ bool control_orphaned(ControlPlane *control);
 
 /* ---- files (towers/supervisor/host_files.h) */
 
-/* On rank 0: called for each CONTROL_FILE and CONTROL_PIECE of another rank, by any thread that calls the control plane, one at a
- * time and without the control plane's lock, so that heartbeats go on while it writes. False: rank 0 does not want the file
- * of this head. NULL ends it. Not before the last barrier or gathering, which hold no lock; before control_watch, which files
- * wait for that come earlier. */
+/* On rank 0: whether it takes files; what comes is kept for control_file_next, or dropped. Not before the last barrier or gathering,
+ * which hold no lock; before control_watch, which files wait for that come earlier. */
+void control_take(ControlPlane *control, bool takes);
+/* What is done with a CONTROL_FILE or CONTROL_PIECE of another rank. False: rank 0 does not want the file of this head. */
 typedef bool ControlTake(void *context, int rank, ControlKind kind, const void *content, size_t bytes);
-void control_take(ControlPlane *control, ControlTake *take, void *context);
+/* By a thread of its own, which a disk may delay: `take` the next one, without the lock, so that all else goes on meanwhile. False
+ * if none has come within so many seconds, or none is taken. */
+bool control_file_next(ControlPlane *control, int seconds, ControlTake *take, void *context);
 /* To rank 0, from another rank. Waits until the message can be queued: ERR_COMM if rank 0 is gone, or takes nothing: for
  * some seconds if it is silent, too, for minutes if it is alive. */
 NODISCARD Status control_send(ControlPlane *control, ControlKind kind, const void *content, size_t bytes);
 /* Whether rank 0 has answered that it does not want this file. */
 bool control_unwanted(ControlPlane *control, const ControlFile *file);
+/* Whether rank 0 waits for nothing any more: the result has come, or rank 0 has left or is silent. */
+bool control_over(ControlPlane *control);
 
 /* ---- the end */
 
-/* Give the result of this node, wait for the others', and receive the one that all exit with. Ranks that are dead or
- * silent are not waited for long. Other threads may call control_stop, control_serve and control_leave meanwhile. */
-void control_end(ControlPlane *control, const ControlEnd *mine, ControlEnd *result);
+/* Give the result of this node, and never wait: false until those of the others have come, and with them the one that all exit with.
+ * Call it beside control_serve. Ranks that are dead or silent are not waited for long. */
+NODISCARD bool control_end(ControlPlane *control, const ControlEnd *mine, ControlEnd *result);
 /* After a control_end with success, where all nodes go on: as before control_watch. A rank that has left by then has failed. */
 void control_again(ControlPlane *control);
 /* control_end waits no longer, and chooses from what is known. */

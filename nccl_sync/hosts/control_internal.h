@@ -53,14 +53,17 @@ struct ControlPlane {
     int64_t beaten_ns;
     int stop_signal;
     ControlEnd failure, result;
-    ControlTake *take;
-    void *take_context;
-    int taking;           /* the rank of which `take` is being called, without the lock; -1: none */
+    bool takes;          /* files */
+    pthread_cond_t came; /* one of them; or `takes` has changed */
+    /* the rank of which one is being taken, without the lock (-1: none); the last of which one was */
+    int taking, taken;
     ControlFile unwanted; /* the last that rank 0 did not want */
     int64_t file_ns;      /* when rank 0 last received a part of a file */
     ControlMessage message[MESSAGES_MAX];
     int message_first, message_count;
-    bool left; /* control_leave */
+    int64_t ending_ns, waits_ns; /* when control_end was first called; since when it has waited for what is to come */
+    bool left, closed;           /* control_leave, control_close */
+    int users;                   /* control_keep */
     pthread_mutex_t mutex;
 };
 
@@ -88,5 +91,10 @@ NODISCARD Status failure_status(const ControlPlane *control);
 
 /* Nothing has been heard of it for longer than the timeout, without the time in which this node was stopped itself. */
 bool is_silent(const ControlPlane *control, int rank);
-/* One round: wait at most wait_ms for something to happen, then take and send what there is. */
+/* Whether a frame comes in its direction, and speaks of this run's ranks. Before rank 0 has proven itself it has nothing to
+ * say but its challenge. */
+bool frame_fits(const ControlPlane *control, const Peer *peer, const ControlFrame *frame);
+/* Wait at most wait_ms for something to happen, then take and send what there is. */
+void control_move(ControlPlane *control, int wait_ms);
+/* The same by who watches: with a heartbeat, and a look for silence. */
 void control_round(ControlPlane *control, int wait_ms);

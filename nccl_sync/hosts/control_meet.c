@@ -259,6 +259,7 @@ Status control_open(const ControlConfig *config, ControlPlane **made)
                         .taking = -1,
                         .peer = calloc((size_t)config->ranks, sizeof *c->peer)};
     pthread_mutex_init(&c->mutex, NULL);
+    pthread_cond_init(&c->came, NULL);
     for (int i = 0; i < PENDING_MAX; i++) c->pending[i].peer.net.fd = -1;
     for (int r = 0; c->peer && r < c->ranks; r++) c->peer[r] = (Peer){.net.fd = -1};
     if (!c->peer) TRY_OUT(FAIL(ERR_MEMORY, "no memory for connections of %d programs", config->ranks));
@@ -284,30 +285,56 @@ void control_forget(ControlPlane *c)
     for (int r = 0; c->peer && r < c->ranks; r++) net_close(&c->peer[r].net);
 }
 
+/* The last frames leave, as far as they can. A connection closed with unread bytes in it would be reset, and they would be lost. */
+static bool frames_leave(ControlPlane *c)
+{
+    bool left = false;
+    for (int r = 0; c->peer && r < c->ranks; r++) {
+        Peer *peer = &c->peer[r];
+        if (peer->net.fd < 0 || peer->net.closed) continue;
+        net_flush(&peer->net);
+        if (!peer->net.out_used) (void)shutdown(peer->net.fd, SHUT_WR);
+        peer->net.in_used = 0;
+        left |= peer_receive(peer);
+    }
+    return left;
+}
+
+static void control_free(ControlPlane *c)
+{
+    for (int r = 0; c->peer && r < c->ranks; r++) free(c->peer[r].bytes);
+    free(c->peer);
+    pthread_cond_destroy(&c->came);
+    pthread_mutex_destroy(&c->mutex);
+    free(c);
+}
+
 void control_close(ControlPlane *c)
 {
     if (!c) return;
     int64_t deadline = clock_ns() + CONTROL_FLUSH_MS * 1000000ll;
-    /* The last frames leave. A connection closed with unread bytes in it would be reset, and they would be lost. */
-    for (bool left = true; left && clock_ns() < deadline;) {
-        left = false;
-        for (int r = 0; c->peer && r < c->ranks; r++) {
-            Peer *peer = &c->peer[r];
-            if (peer->net.fd < 0 || peer->net.closed) continue;
-            net_flush(&peer->net);
-            if (!peer->net.out_used) (void)shutdown(peer->net.fd, SHUT_WR);
-            peer->net.in_used = 0;
-            left |= peer_receive(peer);
-        }
-        if (left) pause_ms(CONTROL_SERVE_MS);
-    }
-    for (int r = 0; c->peer && r < c->ranks; r++) {
-        net_close(&c->peer[r].net);
-        free(c->peer[r].bytes);
-    }
-    free(c->peer);
-    pthread_mutex_destroy(&c->mutex);
-    free(c);
+    pthread_mutex_lock(&c->mutex);
+    c->closed = true;
+    while (frames_leave(c) && clock_ns() < deadline) pause_ms(CONTROL_SERVE_MS);
+    for (int r = 0; c->peer && r < c->ranks; r++) net_close(&c->peer[r].net);
+    bool used = c->users > 0;
+    pthread_mutex_unlock(&c->mutex);
+    if (!used) control_free(c);
+}
+
+void control_keep(ControlPlane *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    c->users++;
+    pthread_mutex_unlock(&c->mutex);
+}
+
+void control_release(ControlPlane *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    bool last = --c->users == 0 && c->closed;
+    pthread_mutex_unlock(&c->mutex);
+    if (last) control_free(c);
 }
 
 int control_rank(const ControlPlane *c)

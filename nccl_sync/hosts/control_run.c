@@ -75,12 +75,65 @@ bool control_orphaned(ControlPlane *c)
 
 /* ---- files */
 
-void control_take(ControlPlane *c, ControlTake *take, void *context)
+void control_take(ControlPlane *c, bool takes)
 {
     pthread_mutex_lock(&c->mutex);
-    c->take = take;
-    c->take_context = context;
+    c->takes = takes;
+    pthread_cond_broadcast(&c->came);
     pthread_mutex_unlock(&c->mutex);
+}
+
+/* Disks may need long for it. The frames of this rank behind it wait meanwhile, and so do other files; silence is counted anew
+ * afterwards, because frames have waited. */
+static void file_frame_take(ControlPlane *c, int from, const ControlFrame *frame, ControlTake *take, void *context)
+{
+    Peer *peer = &c->peer[from];
+    size_t bytes = frame->bytes;
+    void *content = malloc(bytes + 1); /* the buffer of the connection may be freed meanwhile */
+    peer->starved |= !content;
+    if (!content) return;
+    memcpy(content, frame->content, bytes);
+    net_skip(&peer->net, sizeof(ControlHead) + bytes);
+    c->taking = c->taken = from;
+    c->file_ns = peer->heard_ns = clock_ns();
+    pthread_mutex_unlock(&c->mutex);
+    bool wanted = take(context, from, frame->kind, content, bytes);
+    pthread_mutex_lock(&c->mutex);
+    c->taking = -1;
+    c->file_ns = c->awake.since_ns = clock_ns();
+    if (!wanted && frame->kind == CONTROL_FILE) peer_send(peer, CONTROL_HAVE, content, bytes);
+    free(content);
+}
+
+/* The rank after the last one comes first. */
+static bool file_frame_find(const ControlPlane *c, int *from, ControlFrame *frame)
+{
+    for (int i = 1; i <= c->ranks && c->takes && c->taking < 0; i++) {
+        *from = (c->taken + i) % c->ranks;
+        const Peer *peer = &c->peer[*from];
+        if (peer->net.fd < 0 || peer->starved || control_frame_read(peer->net.in, peer->net.in_used, frame) <= 0)
+            continue;
+        bool part = frame->kind == CONTROL_FILE || frame->kind == CONTROL_PIECE;
+        if (part && frame_fits(c, peer, frame)) return true;
+    }
+    return false;
+}
+
+bool control_file_next(ControlPlane *c, int seconds, ControlTake *take, void *context)
+{
+    int from;
+    ControlFrame frame;
+    struct timespec until = clock_deadline(seconds);
+    pthread_mutex_lock(&c->mutex);
+    bool found = file_frame_find(c, &from, &frame);
+    if (!found && c->takes) {
+        (void)pthread_cond_clockwait(&c->came, &c->mutex, CLOCK_MONOTONIC, &until);
+        found = file_frame_find(c, &from, &frame);
+    }
+    if (found) file_frame_take(c, from, &frame, take, context);
+    if (found && c->takes) control_move(c, 0); /* what comes next may be there */
+    pthread_mutex_unlock(&c->mutex);
+    return found;
 }
 
 Status control_send(ControlPlane *c, ControlKind kind, const void *content, size_t bytes)
@@ -90,7 +143,7 @@ Status control_send(ControlPlane *c, ControlKind kind, const void *content, size
     size_t queued = SIZE_MAX;
     for (;;) {
         pthread_mutex_lock(&c->mutex);
-        control_round(c, 0);
+        control_move(c, 0);
         bool gone = root->fd < 0 || root->closed || c->left, room = root->out_used < WINDOW;
         if (root->out_used < queued) since = clock_ns();
         queued = root->out_used;
@@ -114,6 +167,14 @@ bool control_unwanted(ControlPlane *c, const ControlFile *file)
     return unwanted;
 }
 
+bool control_over(ControlPlane *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    bool over = c->decided || c->peer[0].net.fd < 0 || is_silent(c, 0);
+    pthread_mutex_unlock(&c->mutex);
+    return over;
+}
+
 /* ---- the end */
 
 /* The first failure that was reported; else the result of the lowest rank that failed by itself; else of the lowest that
@@ -131,34 +192,36 @@ static void result_choose(ControlPlane *c)
         if (c->peer[r].ended) c->result.signal = c->peer[r].end.signal;
 }
 
-void control_end(ControlPlane *c, const ControlEnd *mine, ControlEnd *result)
+/* Rank 0 waits longer while files come, and says so to the others by its heartbeats. */
+static bool end_waits(ControlPlane *c)
 {
+    int64_t limit = c->failed || c->peer[c->rank].end.status != OK ? CONTROL_FAILED_MS : c->timeout_ms;
+    bool waits = false;
+    for (int r = 0; r < c->ranks; r++)
+        waits |=
+            c->peer[r].net.fd >= 0 && (!control_is_root(c) || !c->peer[r].ended) && !(c->failed && is_silent(c, r));
+    int64_t latest = !control_is_root(c) ? c->peer[0].heard_ns : c->taking >= 0 ? clock_ns() : c->file_ns;
+    if (latest > c->waits_ns && latest - c->ending_ns < CONTROL_FILES_MS * 1000000ll) c->waits_ns = latest;
+    return waits && clock_ns() - c->waits_ns < limit * 1000000 && !c->left;
+}
+
+bool control_end(ControlPlane *c, const ControlEnd *mine, ControlEnd *result)
+{
+    Peer *own = &c->peer[c->rank];
     pthread_mutex_lock(&c->mutex);
-    int64_t begun = clock_ns(), since = begun;
-    c->peer[c->rank].end = *mine;
-    c->peer[c->rank].ended = true;
-    if (!control_is_root(c)) peer_send(&c->peer[0], CONTROL_ENDED, mine, sizeof *mine);
-    for (bool waits = true; waits && !c->decided;) {
-        int64_t limit = c->failed || mine->status != OK ? CONTROL_FAILED_MS : c->timeout_ms;
-        waits = false;
-        for (int r = 0; r < c->ranks; r++)
-            waits |=
-                c->peer[r].net.fd >= 0 && (!control_is_root(c) || !c->peer[r].ended) && !(c->failed && is_silent(c, r));
-        /* Rank 0 waits longer while files come; it still says so to the others by its heartbeats. */
-        int64_t latest = !control_is_root(c) ? c->peer[0].heard_ns : c->taking >= 0 ? clock_ns() : c->file_ns;
-        if (latest > since && latest - begun < CONTROL_FILES_MS * 1000000ll) since = latest;
-        waits &= clock_ns() - since < limit * 1000000 && !c->left;
-        if (!waits) break;
-        control_round(c, 0);
-        pthread_mutex_unlock(&c->mutex); /* a request to stop can be passed on meanwhile */
-        pause_ms(CONTROL_SERVE_MS);
-        pthread_mutex_lock(&c->mutex);
+    if (!own->ended) {
+        own->end = *mine;
+        own->ended = true;
+        c->ending_ns = c->waits_ns = clock_ns();
+        if (!control_is_root(c)) peer_send(&c->peer[0], CONTROL_ENDED, mine, sizeof *mine);
     }
-    if (!c->decided) result_choose(c);
-    if (control_is_root(c)) all_send(c, CONTROL_RESULT, &c->result, sizeof c->result, 0);
-    c->decided = true;
-    *result = c->result;
+    bool ends = c->decided || !end_waits(c);
+    if (ends && !c->decided) result_choose(c);
+    if (ends && control_is_root(c)) all_send(c, CONTROL_RESULT, &c->result, sizeof c->result, 0);
+    if (ends) *result = c->result;
+    c->decided |= ends;
     pthread_mutex_unlock(&c->mutex);
+    return ends;
 }
 
 void control_again(ControlPlane *c)

@@ -75,6 +75,73 @@ console_away() { # a console of rank 0 that nobody reads hides no dead tower of 
     all_codes 7 console 2
     grep -q '"exit_code":7,.*killed by signal 9' "$work/console/outcome.json" || complain "console: $(cat "$work/console/outcome.json")"
 }
+# apart NAME RANK VARIABLE=VALUE...: rank 1 has a folder of its own; rank RANK has these variables, with which calls wait while $away exists
+apart() {
+    local name=$1 rank=$2
+    shift 2
+    new "$name"
+    away=$work/away-$name
+    mkdir "$work/here-$name" "$work/there-$name"
+    ln -s "here-$name/$name" "$work/$name"
+    echo "cd $work/here-$name" >"$codes/before-0"
+    echo "cd $work/there-$name" >"$codes/before-1"
+    echo "export LD_PRELOAD=$shim STALL_WHILE=$away $*" >>"$codes/before-$rank"
+}
+# ends_beside NAME RANK: a run that ends as it should; but calls of this rank wait on a record that no tower touches, which the supervisor
+# of rank 1 reads and that of rank 0 gets
+ends_beside() {
+    apart "$1" "$2" STALL_PATH=stack-tower-1
+    mkdir "$work/there-$1/$1"
+    echo main >"$work/there-$1/$1/stack-tower-1.txt"
+    touch -d tomorrow "$work/there-$1/$1/stack-tower-1.txt" # not of an earlier run
+    touch "$away"
+    begin "$1" --output-dir . --max-steps 8 --comm-timeout 600
+    supervisor=$(pgrep -P "$(cat "$codes/shell-$2")" -x towers)
+    wait_until eval '! pgrep -P "$supervisor" tower' || complain "$1: its towers go on"
+}
+taken() { # the process has no SIGTERM pending, with which the next one would be merged
+    ((!(0x$(awk '/^ShdPnd/ { print $2 }' "/proc/$1/status") & 1 << 14)))
+}
+# leaves NAME RANK TEXT: a second signal ends its wait, and it says what is missing
+leaves() {
+    kill -TERM "$supervisor"
+    wait_until taken "$supervisor" || complain "$1: nobody takes the first signal"
+    kill -TERM "$supervisor"
+    waits_for . "$codes/$2"
+    rm "$away"
+    wait $job
+    all_codes 0 "$1" 2
+    cat "$err" "$work/there-$1/$1/log-rank1.txt" >"$codes/all" 2>/dev/null # rank 1 prints to its own folder
+    grep -q "^warning: $3" "$codes/all" || complain "$1: no word of '$3': $(tail -n 5 "$codes/all")"
+}
+# fault: F67
+taken_away() { # rank 0 cannot write what another program brings
+    ends_beside taken 0
+    leaves taken 0 "files of other nodes stay on their hosts: the storage of .* does not answer"
+}
+brought_away() { # a program cannot read what it is to bring
+    ends_beside brought 1
+    leaves brought 1 "records of rank 1 stay on .*: storage does not answer"
+}
+brought_late() { # what storage delays comes nevertheless
+    ends_beside late 0
+    [[ ! -e $codes/0 && ! -e $codes/1 ]] || complain "late: nobody has waited"
+    rm "$away"
+    wait $job
+    all_codes 0 late 2
+    [[ $(cat "$work/late/stack-tower-1.txt") == main ]] || complain "late: the record has not come: $(tail -n 5 "$err")"
+}
+# fault: F68
+loop_stalls() { # a supervisor that no longer looks at its towers shows no sign of life: others name it
+    apart stuck 1 STALL_CHILDREN=1
+    begin stuck --output-dir .
+    touch "$away"
+    waits_for . "$codes/0"
+    rm "$away"
+    wait $job
+    all_codes 7 stuck 2
+    grep -q "^error: rank 1 on .*: no sign of life of its supervisor for 20.0 s (--comm-timeout)" "$err" || complain "stuck: $(tail -n 5 "$err")"
+}
 moved() { # fault: F59
     new moved
     begin moved --checkpoint-steps 5
@@ -86,6 +153,6 @@ moved() { # fault: F59
     grep -q '"exit_code":6' "$work/elsewhere/outcome.json" || complain "moved: $(cat "$work/elsewhere/outcome.json")"
 }
 
-for story in records_away storage_away outcome_away console_away moved; do alongside $story; done
+for story in records_away storage_away outcome_away console_away taken_away brought_away brought_late loop_stalls moved; do alongside $story; done
 together
 check_end "programs of one run go on beside what does not answer"

@@ -31,6 +31,7 @@ static void control_fuzz(uint8_t choice, const uint8_t *data, size_t size)
     c->config =
         (ControlConfig){.ranks = FUZZ_RANKS, .channel = "fuzz", .part = "peer", .master = "", .secret_from = ""};
     pthread_mutex_init(&c->mutex, NULL);
+    pthread_cond_init(&c->came, NULL);
     for (int i = 0; i < PENDING_MAX; i++) c->pending[i].peer.net.fd = -1;
     for (int r = 0; r < FUZZ_RANKS; r++) peer[r] = (Peer){.net.fd = -1, .proven = !(choice & 4)};
     if (pending)
@@ -38,7 +39,7 @@ static void control_fuzz(uint8_t choice, const uint8_t *data, size_t size)
     else
         peer[root ? 2 : 0].net.fd = pair[0];
     if (choice & 8) control_watch(c);
-    if (choice & 16) control_take(c, file_wanted, NULL);
+    if (choice & 16) control_take(c, true);
     (void)!write(pair[1], data, size);
     shutdown(pair[1], SHUT_WR);
     for (int i = 0; i < FUZZ_ROUNDS; i++) {
@@ -46,6 +47,7 @@ static void control_fuzz(uint8_t choice, const uint8_t *data, size_t size)
         Status st = control_pump(c);
         if (st == OK) st = control_collect(c, root ? 2 : 0, to, choice % sizeof to, &came);
         (void)st;
+        if (choice & 16) (void)control_file_next(c, 0, file_wanted, NULL);
         if (control_poll(c, message, sizeof message) && c->message_count < 0) abort();
         for (int r = 0; r < FUZZ_RANKS; r++)
             if (memchr(peer[r].host, 0, sizeof peer[r].host) == NULL) abort();

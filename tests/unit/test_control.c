@@ -140,6 +140,14 @@ static void nap(void)
     nanosleep(&(struct timespec){0, 10000000l}, NULL);
 }
 
+static void end_await(ControlPlane *c, const ControlEnd *mine, ControlEnd *result)
+{
+    while (!control_end(c, mine, result)) {
+        (void)!control_pump(c); /* as served, but its towers live on as they did */
+        nap();
+    }
+}
+
 /* All turn until somebody asks for a stop; then each has its result. */
 static int stops(ControlPlane *c)
 {
@@ -163,7 +171,7 @@ static int stops(ControlPlane *c)
     CHECK(control_stop_asked(c) == SIGTERM);
     ControlEnd mine = {.rank = control_rank(c), .status = ERR_INTERRUPTED, .signal = control_rank(c) ? SIGTERM : 0},
                all;
-    control_end(c, &mine, &all);
+    end_await(c, &mine, &all);
     CHECK(all.status == ERR_INTERRUPTED && all.rank == 0 && all.signal == SIGTERM);
     return 0;
 }
@@ -181,7 +189,7 @@ static int fails(ControlPlane *c)
         nap();
     }
     ControlEnd mine = {.rank = control_rank(c), .status = ERR_COMM, .secondary = control_rank(c) != 1};
-    control_end(c, &mine, &all);
+    end_await(c, &mine, &all);
     CHECK(all.status == ERR_DEVICE && all.rank == 1 && !strcmp(all.message, "tower 1: no device"));
     return 0;
 }
@@ -208,7 +216,7 @@ static int ends_differently(ControlPlane *c)
 {
     ControlEnd mine = {.rank = control_rank(c), .status = ERR_COMM, .secondary = true}, all;
     if (control_rank(c) == 2) mine = (ControlEnd){.rank = 2, .status = ERR_FORMAT, .message = "image 7"};
-    control_end(c, &mine, &all);
+    end_await(c, &mine, &all);
     CHECK(all.status == ERR_FORMAT && all.rank == 2);
     return 0;
 }
@@ -227,7 +235,7 @@ static int dies(ControlPlane *c)
         nap();
     }
     CHECK(clock_ns() - since < (int64_t)TIMEOUT_MS * 500000 && all.rank == 1 && all.status == ERR_COMM);
-    control_end(c, &mine, &all);
+    end_await(c, &mine, &all);
     CHECK(all.rank == 1 && strstr(all.message, "ended without a message"));
     return 0;
 }
@@ -255,7 +263,7 @@ static int are_suspended(ControlPlane *c)
     suspended_s += 2 * TIMEOUT_MS / 1000;
     control_serve(c, clock_ns());
     CHECK(!control_failed(c, &failure));
-    control_end(c, &mine, &all);
+    end_await(c, &mine, &all);
     CHECK(all.status == OK && !control_orphaned(c));
     return 0;
 }
@@ -273,7 +281,7 @@ static int lose_the_root(ControlPlane *c)
         nap();
     }
     CHECK(all.rank == 0 && control_orphaned(c));
-    control_end(c, &mine, &all);
+    end_await(c, &mine, &all);
     CHECK(all.rank == 0 && all.status == ERR_COMM);
     return 0;
 }
@@ -352,12 +360,9 @@ static bool write_slowly(void *context, int rank, ControlKind kind, const void *
     return true;
 }
 
-static void *turns(void *control)
+static void *files_take(void *control)
 {
-    while (!atomic_load(&released)) {
-        control_serve(control, clock_ns());
-        nap();
-    }
+    while (!atomic_load(&released)) (void)control_file_next(control, 1, write_slowly, NULL);
     return NULL;
 }
 
@@ -375,19 +380,20 @@ static int writes_slowly(ControlPlane *c)
         control_serve(c, clock_ns());
         nap();
     }
-    if (control_rank(c) == 0) control_take(c, write_slowly, NULL);
+    if (control_rank(c) == 0) control_take(c, true);
     control_watch(c);
-    if (control_rank(c) == 0) {
-        CHECK(pthread_create(&thread, NULL, turns, c) == 0);
-        while (!atomic_load(&writing)) nap();
-        control_stop(c, SIGTERM);
+    if (control_rank(c) == 0) CHECK(pthread_create(&thread, NULL, files_take, c) == 0);
+    while (control_rank(c) == 0 && !atomic_load(&writing)) {
+        control_serve(c, clock_ns());
+        nap();
     }
+    if (control_rank(c) == 0) control_stop(c, SIGTERM);
     while (!control_stop_asked(c) || (control_rank(c) == 0 && !control_others_alive(c))) {
         control_serve(c, clock_ns());
         nap();
     }
     atomic_store(&released, true);
-    control_end(c, &mine, &all);
+    end_await(c, &mine, &all);
     CHECK(all.status == OK && all.signal == SIGTERM);
     if (control_rank(c) == 0) pthread_join(thread, NULL);
     return 0;
@@ -407,7 +413,7 @@ static int is_silent(ControlPlane *c)
     if (control_rank(c) == 2) return 0;
     CHECK(all.rank == 2 && strstr(all.message, "no sign of life"));
     int64_t begun = clock_ns();
-    control_end(c, &mine, &all);
+    end_await(c, &mine, &all);
     CHECK(all.rank == 2 && clock_ns() - begun < 6000000000); /* results of others are waited for longer */
     return 0;
 }
@@ -450,7 +456,7 @@ static int sends_misfit(ControlPlane *c)
 
 static void *stop_soon(void *control)
 {
-    nanosleep(&(struct timespec){0, 200000000l}, NULL); /* by then control_end waits; earlier would be no error */
+    nanosleep(&(struct timespec){0, 200000000l}, NULL); /* by then it waits for the end; earlier would be no error */
     control_stop(control, SIGTERM);
     return NULL;
 }
@@ -468,7 +474,7 @@ static int stops_while_it_waits(ControlPlane *c)
         nap();
     }
     mine.signal = control_stop_asked(c);
-    control_end(c, &mine, &all);
+    end_await(c, &mine, &all);
     CHECK(all.status == OK && all.signal == SIGTERM);
     if (control_rank(c) == 1) pthread_join(thread, NULL);
     return 0;
@@ -491,7 +497,7 @@ static int crowd(ControlPlane *c)
         nap();
     }
     ControlEnd end = {.rank = control_rank(c)}, result;
-    control_end(c, &end, &result);
+    end_await(c, &end, &result);
     CHECK(result.status == OK);
     return 0;
 }
@@ -508,7 +514,7 @@ static int one_lives(ControlPlane *c)
     }
     CHECK(control_rank(c) != 2 || !control_others_alive(c));
     ControlEnd mine = {.rank = control_rank(c)}, all;
-    control_end(c, &mine, &all);
+    end_await(c, &mine, &all);
     CHECK(all.status == OK);
     return 0;
 }
@@ -526,7 +532,7 @@ static int goes_on(ControlPlane *c)
             control_serve(c, clock_ns());
             nap();
         }
-        control_end(c, &end, &result);
+        end_await(c, &end, &result);
         CHECK(result.status == OK);
         if (turn == 2 && control_rank(c) == 1) return 0;
         for (int rounds = 0; turn == 2 && rounds < 100; rounds++) { /* by then it has left, unnoticed */

@@ -95,6 +95,12 @@ static int entries(const char *name)
     return count;
 }
 
+static void serve(ControlPlane *control)
+{
+    control_serve(control, 0);
+    nanosleep(&(struct timespec){0, 1000000l}, NULL);
+}
+
 /* Rank 1 does `life` with a job of this run directory, while rank 0 takes files to run/. */
 static void meet(const char *directory, void (*life)(const TrainJob *), char *problems, size_t bytes)
 {
@@ -123,16 +129,16 @@ static void meet(const char *directory, void (*life)(const TrainJob *), char *pr
         CHECK(control_barrier(control, "meet") == OK);
         control_watch(control);
         life(&job);
-        control_end(control, &mine, &all);
+        while (!control_end(control, &mine, &all)) serve(control);
         control_close(control);
         _exit(0);
     }
     assert_int_equal(control_open(&config, &control), OK);
     TrainJob job = job_of(control, 0, own);
-    assert_int_equal(host_files_open(&job, &files), OK);
     assert_int_equal(control_barrier(control, "meet"), OK);
+    assert_int_equal(host_files_open(&job, &files), OK);
     control_watch(control);
-    control_end(control, &mine, &all);
+    while (!control_end(control, &mine, &all)) serve(control);
     host_files_close(files, problems, bytes);
     control_close(control);
     assert_int_equal(waitpid(other, &status, 0), other);

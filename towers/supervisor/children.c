@@ -174,8 +174,9 @@ int children_silent(const Children *c, int64_t now, int64_t limit)
 bool children_all_stalled(const Children *c, int64_t ns)
 {
     for (int r = 0; r < c->count; r++) {
+        if (!c->child[r].pid) continue;
         int64_t last = last_of(c, r, atomic_load(&comm_shared_progress(c->shared, r)->at_ns));
-        if (c->child[r].pid && clock_ns() - last < ns) return false;
+        if (clock_ns() - last < ns) return false;
     }
     return true;
 }

@@ -8,9 +8,8 @@
 
 typedef Status (*TowerMain)(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared);
 
-/* A process; it is also read by the thread that receives signals. */
 typedef struct Child {
-    _Atomic pid_t pid; /* 0 after it was reaped */
+    pid_t pid;         /* 0 after it was reaped */
     int64_t waited_ns; /* when it was last seen waiting for others (children_look) */
     /* its last sign of life for which silence has been reported, or the begin of its wait for storage */
     int64_t warned_ns;
@@ -32,7 +31,7 @@ NODISCARD Status children_create(const TrainJob *job, Children *made);
 /* Fork them; each runs `tower_main` with this signal mask. */
 NODISCARD Status children_start(Children *c, TowerMain tower_main, const sigset_t *mask);
 void children_kill(Children *c);
-void children_free(Children *c); /* what is not shared; no thread may read them any more */
+void children_free(Children *c); /* what is not shared */
 
 /* Where process r is, by the tower whose turn it is: "tower 1 (process 1), step 5, activity forward", followed by its
  * last progress in this activity. */

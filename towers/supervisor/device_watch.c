@@ -14,7 +14,7 @@ struct DeviceWatch {
     Ledger *ledger;
     int first, count;
     pthread_t thread;
-    _Atomic bool ending;
+    _Atomic bool ending, ended;
     _Atomic int failed; /* process + 1; 0: none. Written after the words */
     StatusText words;
     DeviceId id[]; /* [count]: of each process's device */
@@ -39,14 +39,13 @@ static Status devices_read(DeviceWatch *w, void *watch)
     return OK;
 }
 
-static void *devices_watch(void *context)
+static void devices_watch(DeviceWatch *w)
 {
-    DeviceWatch *w = context;
     void *watch;
     int64_t due = 0;
     if (w->ops->open(w->id, w->count, &watch) != OK) {
         ledger_inform(w->ledger, "GPUs are not watched: %s", status_message());
-        return NULL;
+        return;
     }
     for (bool works = true; works && !atomic_load(&w->ending);) {
         char note[NOTE_BYTES];
@@ -62,6 +61,13 @@ static void *devices_watch(void *context)
         }
     }
     w->ops->close(watch);
+}
+
+static void *watch_run(void *context)
+{
+    DeviceWatch *w = context;
+    devices_watch(w);
+    atomic_store(&w->ended, true); /* nothing of the ledger is used behind it */
     return NULL;
 }
 
@@ -80,7 +86,7 @@ DeviceWatch *device_watch_start(const TrainJob *job, Ledger *ledger, int first, 
         int ordinal = job_device(job, job_placement(job, first + r).local_rank).ordinal;
         if (ordinal < visible) w->id[r] = all[ordinal];
     }
-    if (pthread_create(&w->thread, NULL, devices_watch, w) == 0) return w;
+    if (pthread_create(&w->thread, NULL, watch_run, w) == 0) return w;
     free(w);
     return NULL;
 }
@@ -92,12 +98,20 @@ int device_watch_failed(const DeviceWatch *watch, const char **why)
     return failed - 1;
 }
 
-bool device_watch_end(DeviceWatch *watch)
+void device_watch_ask(DeviceWatch *watch)
 {
-    if (!watch) return true;
-    atomic_store(&watch->ending, true);
-    struct timespec until = clock_deadline(DEVICE_WATCH_LEAVE_SECONDS);
-    if (pthread_clockjoin_np(watch->thread, NULL, CLOCK_MONOTONIC, &until) != 0) return false;
+    if (watch) atomic_store(&watch->ending, true);
+}
+
+bool device_watch_ended(const DeviceWatch *watch)
+{
+    return !watch || atomic_load(&watch->ended);
+}
+
+bool device_watch_leave(DeviceWatch *watch)
+{
+    if (!device_watch_ended(watch)) return false;
+    if (watch) pthread_join(watch->thread, NULL);
     free(watch);
     return true;
 }

@@ -11,5 +11,8 @@ typedef struct DeviceWatch DeviceWatch;
 DeviceWatch *device_watch_start(const TrainJob *job, Ledger *ledger, int first, int count);
 /* The process, counted from `first`, whose device cannot go on, and why; else -1. */
 int device_watch_failed(const DeviceWatch *watch, const char **why);
-/* NULL is fine. A thread that the driver blocks is left alone, and then the ledger must not be freed: false. */
-bool device_watch_end(DeviceWatch *watch);
+/* Ask it to end; whether it has; and leave it. NULL is fine. One that the driver blocks is left alone, and then the ledger must not be
+ * freed: false. */
+void device_watch_ask(DeviceWatch *watch);
+bool device_watch_ended(const DeviceWatch *watch);
+bool device_watch_leave(DeviceWatch *watch);

@@ -1,7 +1,9 @@
 /* Bringing the records of other hosts to rank 0; see host_files.h. */
 #include "towers/supervisor/host_files.h"
 
+#include "kernels/base/errand.h"
 #include "kernels/base/place.h"
+#include "kernels/base/timeouts.h"
 #include "nccl_sync/hosts/control.h"
 #include "towers/files/files.h"
 #include "towers/guard/capsule.h"
@@ -30,6 +32,21 @@ static void file_name(int rank, const ControlFile *file, char *name, size_t byte
         snprintf(name, bytes, "rank%d-%s", rank, file->kind == FILE_SAMPLES ? SAMPLES_FILE : BAD_SAMPLES_FILE);
 }
 
+/* What a thread of storage uses of a job, which may end before it. */
+typedef struct OwnJob {
+    TrainJob job;
+    char run_dir[PATH_BYTES];
+} OwnJob;
+
+static void job_own(OwnJob *own, const TrainJob *job)
+{
+    own->job = *job;
+    own->job.host = NULL;
+    snprintf(own->run_dir, sizeof own->run_dir, "%s", job->run_dir ? job->run_dir : "");
+    own->job.run_dir = job->run_dir ? own->run_dir : NULL;
+    control_keep(job->control);
+}
+
 /* ---- receiving */
 
 /* What comes from one rank: a file, and the capsule that it belongs to. */
@@ -44,7 +61,8 @@ typedef struct Incoming {
 } Incoming;
 
 struct HostFiles {
-    const TrainJob *job;
+    Errand errand;
+    OwnJob own;
     uint64_t taken; /* bytes */
     Text problems;
     char text[2048];
@@ -78,7 +96,7 @@ static Status capsule_begin(HostFiles *files, Incoming *in, const ControlFile *h
 {
     char manifest[PATH_BYTES], place[PATH_BYTES];
     capsule_drop(in);
-    TRY(capsule_place(files->job->run_dir, head->step, head->tower, place));
+    TRY(capsule_place(files->own.run_dir, head->step, head->tower, place));
     if (!*place) return FAIL(ERR_IO, "the run directory has the maximum number of capsules already");
     TRY(path_join(manifest, place, capsule_names[FILE_MANIFEST]));
     *wanted = !is_there(manifest, head);
@@ -103,7 +121,8 @@ static Status file_begin(HostFiles *files, int rank, const ControlFile *head, bo
     in->came = 0;
     *wanted = false;
     bool named = head->kind == FILE_SAMPLES || head->kind == FILE_BAD_SAMPLES;
-    if (!named && (head->tower >= files->job->local_batches.towers || job_tower_node(files->job, head->tower) != rank))
+    if (!named &&
+        (head->tower >= files->own.job.local_batches.towers || job_tower_node(&files->own.job, head->tower) != rank))
         return FAIL(ERR_COMM, "tower %d is not one of its towers", head->tower);
     if (files->taken + head->bytes > RUN_MAX)
         return FAIL(ERR_IO, "the others have sent more than %" PRIu64 " bytes", RUN_MAX);
@@ -114,7 +133,7 @@ static Status file_begin(HostFiles *files, int rank, const ControlFile *head, bo
         TRY(path_join(in->temporary, in->capsule_temporary, name));
     } else {
         file_name(rank, head, own, sizeof own);
-        TRY(path_join(in->path, files->job->run_dir, own));
+        TRY(path_join(in->path, files->own.run_dir, own));
         *wanted = !is_there(in->path, head);
         if (!*wanted) return OK;
         TRY(path_temporary(in->temporary, in->path));
@@ -162,7 +181,7 @@ static Status capsule_end(HostFiles *files, Incoming *in)
     Manifest *manifest = NULL;
     TRY_OUT(manifest_open(in->capsule_temporary, &manifest));
     TRY_OUT(manifest_verify(manifest, in->capsule_temporary));
-    TRY_OUT(capsule_publish(in->capsule_temporary, in->capsule, files->job->run_dir));
+    TRY_OUT(capsule_publish(in->capsule_temporary, in->capsule, files->own.run_dir));
 out:
     manifest_destroy(manifest);
     capsule_drop(in); /* after an exchange the temporary name has the older capsule */
@@ -208,9 +227,26 @@ static bool file_take(void *context, int rank, ControlKind kind, const void *con
     else
         file_name(rank, &head, what, sizeof what);
     text_add(&files->problems, "%s%s of rank %d stays on %s: %s", files->problems.used ? "\n" : "", what, rank,
-             control_host(files->job->control, rank), status_message());
+             control_host(files->own.job.control, rank), status_message());
     capsule_drop(in);
     return false;
+}
+
+static void files_drop(void *context)
+{
+    HostFiles *files = context;
+    control_release(files->own.job.control);
+    free(files);
+}
+
+static void *files_take(void *context)
+{
+    HostFiles *files = context;
+    ControlPlane *control = files->own.job.control;
+    while (!errand_asked(&files->errand, 0)) (void)control_file_next(control, 1, file_take, files);
+    for (int r = 0; r < control_ranks(control); r++) capsule_drop(&files->from[r]);
+    errand_done(&files->errand);
+    return NULL;
 }
 
 Status host_files_open(const TrainJob *job, HostFiles **made)
@@ -220,9 +256,13 @@ Status host_files_open(const TrainJob *job, HostFiles **made)
     if (!job->run_dir) return OK;
     HostFiles *files = calloc(1, sizeof *files + (size_t)nodes * sizeof *files->from);
     if (!files) return FAIL(ERR_MEMORY, "no memory for the files of %d nodes", nodes);
-    files->job = job;
+    job_own(&files->own, job);
     files->problems = text_start(files->text, sizeof files->text);
-    control_take(job->control, file_take, files);
+    control_take(job->control, true);
+    if (!errand_start(&files->errand, files_take, files_drop)) {
+        control_take(job->control, false);
+        return FAIL(ERR_MEMORY, "cannot start the thread that takes the files of other nodes");
+    }
     *made = files;
     return OK;
 }
@@ -231,10 +271,14 @@ void host_files_close(HostFiles *files, char *problems, size_t bytes)
 {
     *problems = 0;
     if (!files) return;
-    control_take(files->job->control, NULL, NULL);
-    for (int r = 0; r < control_ranks(files->job->control); r++) capsule_drop(&files->from[r]);
-    snprintf(problems, bytes, "%s", files->text);
-    free(files);
+    errand_ask(&files->errand);
+    control_take(files->own.job.control, false);
+    if (errand_wait(&files->errand, FILES_LEAVE_MS))
+        snprintf(problems, bytes, "%s", files->text);
+    else
+        snprintf(problems, bytes, "files of other nodes stay on their hosts: the storage of %s does not answer",
+                 files->own.run_dir);
+    errand_leave(&files->errand);
 }
 
 /* ---- sending */
@@ -331,4 +375,54 @@ Status host_files_send(const TrainJob *job, time_t since)
     }
     if (listing) closedir(listing);
     return first == OK ? OK : status_restore(first, &words);
+}
+
+/* ---- sending, in a thread */
+
+struct HostSender {
+    Errand errand;
+    OwnJob own;
+    time_t since;
+    Status status;
+    StatusText words;
+};
+
+static void sender_drop(void *context)
+{
+    HostSender *sender = context;
+    control_release(sender->own.job.control);
+    free(sender);
+}
+
+static void *sender_run(void *context)
+{
+    HostSender *sender = context;
+    sender->status = host_files_send(&sender->own.job, sender->since);
+    status_keep(&sender->words);
+    errand_done(&sender->errand);
+    return NULL;
+}
+
+Status host_sender_start(const TrainJob *job, time_t since, HostSender **made)
+{
+    *made = calloc(1, sizeof **made);
+    if (!*made) return FAIL(ERR_MEMORY, "no memory for the thread that sends them");
+    job_own(&(*made)->own, job);
+    (*made)->since = since;
+    if (errand_start(&(*made)->errand, sender_run, sender_drop)) return OK;
+    *made = NULL;
+    return FAIL(ERR_MEMORY, "cannot start the thread that sends them");
+}
+
+bool host_sender_ended(HostSender *sender)
+{
+    return errand_wait(&sender->errand, 0);
+}
+
+Status host_sender_leave(HostSender *sender)
+{
+    Status st = errand_wait(&sender->errand, 0) ? status_restore(sender->status, &sender->words)
+                                                : FAIL(ERR_IO, "storage does not answer");
+    errand_leave(&sender->errand);
+    return st;
 }

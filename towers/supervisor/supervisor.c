@@ -5,13 +5,15 @@
  * the exit code. A tower that does not end even when killed, because of a blocked system call, is abandoned after
  * LEAVE_MS, or DEVICE_LEAVE_MS.
  *
- * Its loop waits for no one: what it prints goes to an outlet, files of the run are written by threads (outcome.c), devices are
- * read by one (device_watch.c), and names are looked up before it begins. A separate thread receives stop signals, which must be
- * heard while the loop's thread waits for the results of other nodes.
+ * There is one loop, in the thread that has forked the towers, from their start to the end that all nodes agree on. One turn of it
+ * (loop_turn) waits for a stop signal, the end of a child or the next look, at most TICK_MS, and serves the control plane; deadlines are
+ * compared with the clock at each turn. It waits for no one else: what it prints goes to an outlet, files of the run are written by
+ * threads (outcome.c, host_files.c), devices are read by one (device_watch.c), and names are looked up before it begins. Nothing else
+ * sends the heartbeats of a node, so that they stop if this loop does, and the other nodes name it.
  *
  * With several nodes (launch.h) each has a supervisor of its own, for its processes only. They share their
- * heartbeats, the first failure, stop requests and the result through the control channel, which the same thread
- * serves. */
+ * heartbeats, the first failure, stop requests and the result through the control plane. It is served at turns, not whenever a frame
+ * comes: of thousands of nodes one sends something at any time. */
 #include "towers/supervisor/supervisor.h"
 #include "kernels/base/outlet.h"
 #include "kernels/base/silence.h"
@@ -26,7 +28,6 @@
 #include "towers/train/outcome.h"
 #include "towers/train/process.h"
 
-#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -38,13 +39,12 @@ typedef struct Supervisor {
     int64_t kill_at_ns;    /* 0: no process has failed yet */
     int64_t failed_ns;     /* when the ledger's first failure was noticed */
     int hung;              /* the process that the run ends for because it was silent; -1: none */
-    pthread_t listener;    /* receives the stop signals */
-    bool listening;
-    _Atomic int signals, interrupts, last_signal; /* received: all; SIGINT; number of the last */
-    bool stop_at_once;                            /* nothing to save: the first signal ends the run */
-    Status status;                                /* root cause */
-    StatusText words;                             /* its message */
-    int taken;                                    /* the process + 1 whose failure it is in the ledger; 0: none */
+    int signals, interrupts, last_signal; /* received: all; SIGINT; number of the last */
+    int64_t second_ns;                    /* when the second came; 0: not yet */
+    bool stop_at_once;                    /* nothing to save: the first signal ends the run */
+    Status status;                        /* root cause */
+    StatusText words;                     /* its message */
+    int taken;                            /* the process + 1 whose failure it is in the ledger; 0: none */
     bool secondary;       /* a tower failed because another node has left; that one knows the root cause */
     int64_t others_ns;    /* the last sign of life of other nodes' towers that this one's know of */
     bool elsewhere;       /* the failure of another node has been noticed */
@@ -54,7 +54,6 @@ typedef struct Supervisor {
     bool device_reported; /* the failure of a device is the root cause */
     HostFiles *files;     /* owned: rank 0 takes the records of the others; NULL elsewhere */
     time_t started;
-    _Atomic bool sharing; /* waiting for the results of the others */
     Console console;
     sigset_t old_mask, watched;
 } Supervisor;
@@ -332,7 +331,7 @@ static void failure_receive(Supervisor *s)
 }
 
 /* Heartbeats in both directions, and stop requests of others. */
-static void channel_serve(Supervisor *s)
+static void control_plane_serve(Supervisor *s)
 {
     int64_t life = 0;
     for (int r = 0; r < s->towers.count; r++)
@@ -341,87 +340,93 @@ static void channel_serve(Supervisor *s)
     int64_t others = control_others_alive(s->control);
     if (others > s->others_ns + JITTER_MS * 1000000ll) { /* else deadlines would move with the network's delays */
         s->others_ns = others;
-        comm_shared_peers_progress(s->towers.shared, others);
+        if (s->towers.shared) comm_shared_peers_progress(s->towers.shared, others);
     }
     int none = 0, number = control_stop_asked(s->control);
-    if (number) atomic_compare_exchange_strong(&s->towers.ledger->run.stop_signal, &none, number);
+    if (number && s->towers.ledger) atomic_compare_exchange_strong(&s->towers.ledger->run.stop_signal, &none, number);
+}
+
+/* ---- the loop */
+
+/* Takes the stop signals that have come; without any waits for one, or for the end of a child. The first one makes the towers save and
+ * end. */
+static void signals_take(Supervisor *s, int ms)
+{
+    struct timespec wait = {0, ms * 1000000l};
+    for (int number; (number = sigtimedwait(&s->watched, NULL, &wait)) > 0; wait.tv_nsec = 0) {
+        if (number == SIGCHLD) continue;
+        s->last_signal = number;
+        s->interrupts += number == SIGINT;
+        if (++s->signals == 2) s->second_ns = clock_ns();
+        if (s->signals == 1 && s->towers.ledger) atomic_store(&s->towers.ledger->run.stop_signal, number);
+        if (s->control) control_stop(s->control, number);
+    }
+}
+
+static void loop_turn(Supervisor *s, int ms)
+{
+    signals_take(s, ms);
+    if (s->control) control_plane_serve(s);
+}
+
+/* A second signal ends a wait for storage or for other nodes. */
+static bool wait_is_over(const Supervisor *s)
+{
+    int64_t limit = BLOCKED_MS * 1000000ll;
+    return s->second_ns && clock_ns() - s->second_ns > limit && children_all_stalled(&s->towers, limit);
+}
+
+/* A thread that the driver blocks is left alone: false. */
+static bool devices_end(Supervisor *s)
+{
+    int64_t until = clock_ns() + DEVICE_WATCH_LEAVE_SECONDS * 1000000000ll;
+    device_watch_ask(s->devices);
+    while (!device_watch_ended(s->devices) && clock_ns() < until) loop_turn(s, CONTROL_SERVE_MS);
+    return device_watch_leave(s->devices);
+}
+
+/* If rank 0 takes nothing any more the thread that brings files ends by itself, unless storage holds it. */
+static Status files_bring(Supervisor *s)
+{
+    HostSender *sender;
+    int64_t limit = (CONTROL_STALL_MS + FILES_LEAVE_MS) * 1000000ll, wanted_ns = clock_ns();
+    TRY(host_sender_start(s->job, s->started, &sender));
+    while (!host_sender_ended(sender) && clock_ns() - wanted_ns < limit && !wait_is_over(s)) {
+        loop_turn(s, CONTROL_SERVE_MS);
+        if (!control_over(s->control)) wanted_ns = clock_ns();
+    }
+    return host_sender_leave(sender);
 }
 
 /* All nodes end with the same result, and so with the same exit code. */
 static void results_share(Supervisor *s, TrainResult *result)
 {
     ControlEnd mine = end_of(s), all;
-    atomic_store(&s->sharing, true);
-    if (control_rank(s->control) > 0 && host_files_send(s->job, s->started) != OK)
+    if (control_rank(s->control) > 0 && files_bring(s) != OK)
         console_warn(&s->console, "records of rank %d stay on %s: %s", control_rank(s->control), s->job->host,
                      status_message());
-    control_end(s->control, &mine, &all);
+    while (!control_end(s->control, &mine, &all)) {
+        loop_turn(s, CONTROL_SERVE_MS);
+        if (wait_is_over(s)) control_leave(s->control);
+    }
     if (all.status != OK) failure_adopt(s, &all);
     if (!result->signal) result->signal = all.signal;
 }
 
-/* ---- signals */
+/* ---- watching, at each turn */
 
-/* Receives and counts stop signals. The first one makes the towers save and end, which does not depend on this
- * process's main thread. After a second one this process ends, even if that thread is blocked, for example in a write to
- * a console that hangs, unless the towers continue, in which case they save and end normally. */
-static void *signals_listen(void *context)
+static void stop_check(Supervisor *s)
 {
-    Supervisor *s = context;
-    sigset_t stops = s->watched;
-    struct timespec wait = {0, (s->control ? 1 : 4) * TICK_MS * 1000000l};
-    int64_t second_ns = 0;
-    sigdelset(&stops, SIGCHLD);
-    for (;;) {
-        pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
-        int number = sigtimedwait(&stops, NULL, &wait);
-        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL); /* the channel has a lock */
-        if (number > 0) {
-            atomic_store(&s->last_signal, number);
-            atomic_fetch_add(&s->interrupts, number == SIGINT);
-            if (atomic_fetch_add(&s->signals, 1) == 0) atomic_store(&s->towers.ledger->run.stop_signal, number);
-            if (s->control) control_stop(s->control, number);
-        }
-        if (s->control) channel_serve(s);
-        if (atomic_load(&s->signals) < 2) continue;
-        if (!second_ns) second_ns = clock_ns();
-        int64_t blocked = BLOCKED_MS * 1000000ll;
-        if (clock_ns() - second_ns < blocked || !children_all_stalled(&s->towers, blocked)) continue;
-        if (!atomic_load(&s->sharing)) _exit(128 + atomic_load(&s->last_signal));
-        control_leave(s->control); /* the main thread is only waiting for others, and ends as it would */
-    }
-    return NULL;
-}
-
-/* Started after the towers, which must be forked by a single-threaded process. */
-static Status listener_start(Supervisor *s)
-{
-    if (s->control) control_watch(s->control);
-    int error = pthread_create(&s->listener, NULL, signals_listen, s);
-    if (error) return FAIL(ERR_MEMORY, "cannot start the thread that receives signals: %s", strerror(error));
-    s->listening = true;
-    return OK;
-}
-
-static void listener_end(Supervisor *s)
-{
-    if (!s->listening) return;
-    pthread_cancel(s->listener); /* takes effect in sigtimedwait */
-    pthread_join(s->listener, NULL);
-}
-
-static void stop_asked(Supervisor *s)
-{
-    int signals = atomic_load(&s->signals), number = atomic_load(&s->last_signal);
+    int number = s->last_signal;
     char name[SIGNAL_TEXT_BYTES];
-    if (!signals || s->towers.killed_ns) return;
+    if (!s->signals || s->towers.killed_ns) return;
     if (s->stop_at_once)
         root_cause(s, FAIL(ERR_INTERRUPTED, "stopped by %s", signal_text(number, name)));
     else if (atomic_load(&s->towers.ledger->run.steps) == 0) /* run_announce has not run: there is nothing to save */
         root_cause(s, FAIL(ERR_INTERRUPTED, "stopped by %s before the first step", signal_text(number, name)));
-    else if (atomic_load(&s->interrupts) > 1)
+    else if (s->interrupts > 1)
         root_cause(s, FAIL(ERR_INTERRUPTED, "interrupted twice: stopped without saving"));
-    else if (signals > 1 && children_all_stalled(&s->towers, STUCK_MS * 1000000ll))
+    else if (s->signals > 1 && children_all_stalled(&s->towers, STUCK_MS * 1000000ll))
         root_cause(s, FAIL(ERR_INTERRUPTED,
                            "%s was the second, and no tower has shown a sign of life for %d s: stopped without "
                            "saving",
@@ -447,15 +452,11 @@ static void directory_check(Supervisor *s)
 
 static void tick(Supervisor *s)
 {
-    struct timespec wait = {0, TICK_MS * 1000000l};
-    sigset_t child;
-    sigemptyset(&child);
-    sigaddset(&child, SIGCHLD);
-    (void)sigtimedwait(&child, NULL, &wait);
-    stop_asked(s);
-    failure_receive(s);
     int wait_status;
     struct rusage used;
+    loop_turn(s, TICK_MS);
+    stop_check(s);
+    failure_receive(s);
     for (pid_t pid; (pid = wait4(-1, &wait_status, WNOHANG, &used)) > 0;) {
         after_checkpoint_reaped(s->job, pid);
         for (int r = 0; r < s->towers.count; r++) {
@@ -502,7 +503,7 @@ static void result_fill(const Supervisor *s, TrainResult *result)
     memcpy(result->ending, run->ending, sizeof result->ending);
 }
 
-/* Stop signals are received by the listener, SIGCHLD by tick; a closed console does not end a run. */
+/* Stop signals and SIGCHLD are taken by the loop; a closed console does not end a run. */
 static void signals_block(Supervisor *s)
 {
     stop_signals(s->job, &s->watched);
@@ -523,7 +524,7 @@ static Status run_start(Supervisor *s, TowerMain tower_main)
     if (st == OK) st = children_start(&s->towers, tower_main, &s->old_mask);
     outlets_resume();
     if (st == OK && s->control && control_rank(s->control) == 0) st = host_files_open(job, &s->files);
-    if (st == OK) st = listener_start(s);
+    if (st == OK && s->control) control_watch(s->control);
     if (st != OK) {
         root_cause(s, st);
         children_kill(&s->towers);
@@ -540,11 +541,11 @@ static void cause_settle(Supervisor *s, TrainResult *result)
 {
     if (s->towers.ledger) failure_settle(s);
     if (s->status != OK) devices_check(s);
-    result->unanswered = !device_watch_end(s->devices);
+    result->unanswered = !devices_end(s);
     hung_stack_add(s);
     collectives_report(s);
     result->saved = s->status == ERR_INTERRUPTED && s->towers.ledger && atomic_load(&s->towers.ledger->first_failed);
-    if (s->control) results_share(s, result); /* other nodes may take long, so signals are heard meanwhile */
+    if (s->control) results_share(s, result);
 }
 
 /* What a tower that cannot be ended, or a thread that still reads, may use stays. */
@@ -576,12 +577,13 @@ Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *result,
         console_end(&s.console);
     }
     cause_settle(&s, result);
-    listener_end(&s);
     bool beats = !heartbeat_end(s.heartbeat);
     host_files_close(s.files, problems, sizeof problems);
+    signals_take(&s, 0); /* what has come meanwhile is meant for this run */
     if (*problems) console_warn(&s.console, "%s", problems);
     result->abandoned = stuck;
     result->moved = s.moved;
+    if (!s.control && !result->signal) result->signal = s.last_signal;
     if (s.moved) result->signal = 0; /* nobody has sent one */
     memory_release(&s, result, beats, ledger);
     return s.status == OK ? OK : status_restore(s.status, &s.words);

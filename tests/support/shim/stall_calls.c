@@ -3,6 +3,7 @@
  *   STALL_WHILE=FILE    they wait as long as this file exists
  *   STALL_PATH=TEXT     calls on files whose path contains this text: open, write, rename, unlink, mkdir, fsync and their like
  *   STALL_NAMES=1       getaddrinfo of a name, that is no address
+ *   STALL_CHILDREN=1    wait4, with which a supervisor looks at its towers
  *
  * A call that waits goes on when the file is gone. */
 #include <arpa/inet.h>
@@ -16,6 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -174,4 +176,11 @@ int getaddrinfo(const char *restrict node, const char *restrict service, const s
         inet_pton(AF_INET6, node, &address) != 1)
         wait_here();
     return next.function(node, service, hints, found);
+}
+
+pid_t wait4(pid_t pid, int *status, int options, struct rusage *used)
+{
+    NEXT(pid_t(pid_t, int *, int, struct rusage *), "wait4");
+    if (getenv("STALL_CHILDREN")) wait_here();
+    return next.function(pid, status, options, used);
 }
