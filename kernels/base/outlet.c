@@ -101,15 +101,16 @@ static bool takes_nothing(int fd)
 }
 
 /* Until the queue is empty, or nothing of it has left for OUTLET_STALL_MS because the stream takes nothing. If it would, the
- * thread is late: on a machine that is busy it has had no processor, and what the process ends with would be lost. */
-static bool outlet_drain(Outlet *o)
+ * thread is late: on a machine that is busy it has had no processor, and what the process ends with would be lost. It gets
+ * `late_ms`. */
+static bool outlet_drain(Outlet *o, int late_ms)
 {
     int64_t since = clock_ns();
     pthread_mutex_lock(&o->lock);
     while (o->running && o->used) {
         int64_t last = o->moved_ns > since ? o->moved_ns : since;
         int64_t silent_ms = (clock_ns() - last) / 1000000;
-        if (silent_ms > OUTLET_STALL_MS && (silent_ms > OUTLET_LATE_MS || takes_nothing(o->fd))) break;
+        if (silent_ms > OUTLET_STALL_MS && (silent_ms > late_ms || takes_nothing(o->fd))) break;
         pthread_mutex_unlock(&o->lock);
         pause_ms(OUTLET_LOOK_MS);
         pthread_mutex_lock(&o->lock);
@@ -170,7 +171,7 @@ void outlets_pause(void)
         Outlet *o = &outlets[i];
         if (!is_ours(o)) continue;
         fflush(o->stream);
-        bool empty = outlet_drain(o);
+        bool empty = outlet_drain(o, OUTLET_STALL_MS); /* what stays is written afterwards */
         pthread_mutex_lock(&o->lock);
         bool joins = o->running && empty;
         o->ends = joins;
@@ -206,7 +207,7 @@ void outlets_finish(void)
     for (int i = 0; i < OUTLETS; i++) {
         if (!is_ours(&outlets[i])) continue;
         fflush(outlets[i].stream);
-        (void)outlet_drain(&outlets[i]);
+        (void)outlet_drain(&outlets[i], OUTLET_LATE_MS);
     }
 }
 
@@ -222,7 +223,7 @@ static bool reader_left(void)
 Status output_end(Status st, Ending *ending)
 {
     Outlet *o = &outlets[OUTLET_STDOUT];
-    bool failed = fflush(stdout) != 0 || ferror(stdout), unread = is_ours(o) && !outlet_drain(o);
+    bool failed = fflush(stdout) != 0 || ferror(stdout), unread = is_ours(o) && !outlet_drain(o, OUTLET_LATE_MS);
     failed |= unread || o->error || o->left_out;
     if (!failed) return st;
     if (reader_left()) {

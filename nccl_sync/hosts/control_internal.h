@@ -57,6 +57,7 @@ struct ControlPlane {
     pthread_cond_t came; /* one of them; or `takes` has changed */
     /* the rank of which one is being taken, without the lock (-1: none); the last of which one was */
     int taking, taken;
+    int64_t takings;      /* counts them, and the ends of all taking */
     ControlFile unwanted; /* the last that rank 0 did not want */
     int64_t file_ns;      /* when rank 0 last received a part of a file */
     ControlMessage message[MESSAGES_MAX];

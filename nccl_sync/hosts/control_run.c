@@ -79,6 +79,10 @@ void control_take(ControlPlane *c, bool takes)
 {
     pthread_mutex_lock(&c->mutex);
     c->takes = takes;
+    if (!takes) { /* what storage still holds is nobody's any more, and nobody waits behind it */
+        c->taking = -1;
+        c->takings++;
+    }
     pthread_cond_broadcast(&c->came);
     pthread_mutex_unlock(&c->mutex);
 }
@@ -95,10 +99,15 @@ static void file_frame_take(ControlPlane *c, int from, const ControlFrame *frame
     memcpy(content, frame->content, bytes);
     net_skip(&peer->net, sizeof(ControlHead) + bytes);
     c->taking = c->taken = from;
+    int64_t mine = ++c->takings;
     c->file_ns = peer->heard_ns = clock_ns();
     pthread_mutex_unlock(&c->mutex);
     bool wanted = take(context, from, frame->kind, content, bytes);
     pthread_mutex_lock(&c->mutex);
+    if (c->takings != mine) { /* it has taken too long: control_take */
+        free(content);
+        return;
+    }
     c->taking = -1;
     c->file_ns = c->awake.since_ns = clock_ns();
     if (!wanted && frame->kind == CONTROL_FILE) peer_send(peer, CONTROL_HAVE, content, bytes);
@@ -227,7 +236,7 @@ bool control_end(ControlPlane *c, const ControlEnd *mine, ControlEnd *result)
 void control_again(ControlPlane *c)
 {
     pthread_mutex_lock(&c->mutex);
-    c->watching = c->decided = false;
+    c->watching = c->decided = c->left = false;
     for (int r = 0; r < c->ranks; r++) {
         Peer *peer = &c->peer[r];
         peer->ended = false;

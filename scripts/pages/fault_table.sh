@@ -74,7 +74,7 @@ F63|two processes on one GPU, or on slices of one (MIG)|at once, with NCCL's wor
 F64|`/dev/shm` is too small for NCCL|at once, with NCCL's words and how to make it larger|7
 F65|`NCCL_SOCKET_IFNAME` is left over from another machine|at once, with NCCL's words and how to choose|7
 F66|the fabric manager of the NVSwitches does not run (error 802)|at once, with the words of the driver and of the remedy|7
-F67|at the end of a run the storage of rank 0 does not take what other nodes bring, or theirs does not give it|heartbeats, signals and results go on; after 120 s without progress, or 10 s after a second signal, the run ends as it would, with a warning that says where its records stay|-
+F67|at the end of a run the storage of rank 0 does not take what other nodes bring, or theirs does not give it|heartbeats, signals and results go on; after `--comm-timeout` without progress (up to 120 s more, as long as files come), or 10 s after a second signal, the run ends as it would, with a warning that says where its records stay|-
 F68|a supervisor no longer looks at its towers|its heartbeats stop with that; the other nodes name it after `--comm-timeout`|7
 TABLE
 }

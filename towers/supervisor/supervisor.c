@@ -402,6 +402,7 @@ static Status files_bring(Supervisor *s)
 static void results_share(Supervisor *s, TrainResult *result)
 {
     ControlEnd mine = end_of(s), all;
+    if (s->second_ns) s->second_ns = clock_ns(); /* the wait that it limits begins now */
     if (control_rank(s->control) > 0 && files_bring(s) != OK)
         console_warn(&s->console, "records of rank %d stay on %s: %s", control_rank(s->control), s->job->host,
                      status_message());
