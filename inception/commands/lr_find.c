@@ -214,6 +214,7 @@ Status lr_auto(Options *o, JobFiles *files)
     bool leads = hosts_lead(files);
     JobFiles probe = {.control = files->control, .carrier = files->carrier, .launch = files->launch};
     RateSweep *s = NULL;
+    char name[SIGNAL_TEXT_BYTES];
     if (o->sched == SCHEDULE_PIECEWISE)
         return FAIL(ERR_ARG, "--lr auto has no effect with --sched piecewise, whose rates are those of --lr-schedule");
     option_settle_real(o, OPTION_ID_lr, o->lr_to); /* the highest, for checks */
@@ -222,6 +223,8 @@ Status lr_auto(Options *o, JobFiles *files)
     TRY_OUT(restored_norms_measure(o, &probe));
     TRY_OUT(hosts_compare(o, &probe));
     TRY_OUT(sweep_run(o, &probe, &s));
+    if (probe.ending.signal) /* that came behind its last step: the run that follows is not wanted */
+        TRY_OUT(FAIL(ERR_INTERRUPTED, "stopped by %s", signal_text(probe.ending.signal, name)));
     TRY_OUT(suggestion_check(s));
     double lr = sweep_rate(s, s->pick);
     if (probe.control) control_again(probe.control); /* for the run */

@@ -82,7 +82,10 @@ static Status mode_run(const TrainJob *base, Mode mode, const Options *o, double
         job.local_batches.towers = job.processes = 1;
         job.test = NULL;
     }
+    char name[SIGNAL_TEXT_BYTES];
     Status st = train_timed(&job, signal_number);
+    if (st == OK && *signal_number) /* that came behind the last step: the runs that follow are not wanted */
+        st = FAIL(ERR_INTERRUPTED, "stopped by %s", signal_text(*signal_number, name));
     for (int k = 0; st == OK && k < PART_COUNT; k++) means[k] = times->sum[k] / (double)times->count;
     munmap(times, sizeof *times);
     return st;
