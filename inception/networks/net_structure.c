@@ -130,7 +130,7 @@ Status net_file_structure_write(const NetFile *n, const char *path)
         if (!list) return FAIL(ERR_MEMORY, "no memory for the metadata of '%s'", path);
         for (size_t i = 0; i < pairs; i++) list[i] = model.metadata_props[i];
         mark.key = (char *)onnx_structure_key;
-        mark.value = (char *)"its trained values are in another file";
+        mark.value = (char *)onnx_structure_mark;
         list[pairs] = &mark;
         model.metadata_props = list;
         model.n_metadata_props = pairs + 1;

@@ -172,23 +172,13 @@ void build_prelu(OnnxWalk *w, const OnnxNode *node)
 
 /* ---- the image's normalization */
 
-/* How many operands are these numbers: Shape reads the sizes alone, by which exporters ask for the batch, and CastLike the type of its second. */
-static int reads_of(const OnnxWalk *w, int id)
-{
-    int reads = 0;
-    for (int i = 0; i < w->file->node_count; i++) {
-        const OnnxNode *node = &w->file->node[i];
-        bool sizes = !node->needed || !strcmp(node->type, "Shape"), alike = !strcmp(node->type, "CastLike");
-        for (int k = 0; k < node->in_count && !sizes; k++) reads += node->in[k] == id && !(alike && k == 1);
-    }
-    return reads;
-}
-
 /* Only if nothing else reads the image, so that the normalized one can take its place. */
 static bool is_image(OnnxWalk *w, const OnnxNode *node, int k)
 {
     const Active *a = walk_active(w, node, k);
-    return a && a->base.id == w->image.id && !a->curve && !has_border(a) && reads_of(w, node->in[k]) == 1;
+    const OnnxValue *image = &w->file->value[node->in[k]];
+    int readers = w->file->counts_all_reads ? image->reads : image->operands;
+    return a && a->base.id == w->image.id && !a->curve && !has_border(a) && readers == 1;
 }
 
 /* y = s x + t so far; the node's place in that. */
@@ -199,6 +189,7 @@ static bool normalization(OnnxWalk *w, const OnnxNode *node, int k, const Fixed 
     int64_t channels = order_size(&order, AXIS_CHANNEL);
     bool add = !strcmp(node->type, "Add"), sub = !strcmp(node->type, "Sub"), mul = !strcmp(node->type, "Mul"),
          div = !strcmp(node->type, "Div");
+    if (f->from.absent) return false; /* the run of this file trains it */
     if (channels > 3 || (k == 1 && (sub || div)) || !(add || sub || mul || div) || f->integer) return false;
     if (f->count != 1 && !fixed_is_of_channels(f, &order)) return false;
     if (!walk_stays(w, node, f)) return true;

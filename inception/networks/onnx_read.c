@@ -9,7 +9,8 @@
 /* A message of two bytes becomes a struct of about a hundred, so memory beyond the file's own size is limited. */
 enum { NODES_MAX = 1 << 16, VALUES_MAX = 1 << 18, TIMES = 2, MORE_BYTES = 64 << 20, OPSET_LEAST = 7, OPSET_MOST = 24 };
 
-const char onnx_structure_key[] = "towers_structure";
+const char onnx_structure_key[] = "towers_structure",
+           onnx_structure_mark[] = "2: its trained values are in another file";
 
 /* ---- memory of protobuf-c */
 
@@ -166,6 +167,7 @@ static void node_need(OnnxFile *file, const OnnxNode *node, int index)
         OnnxValue *value = &file->value[node->in[k]];
         if (!node->in[k]) continue;
         if (value->writer >= 0) file->node[value->writer].needed |= node->needed;
+        value->operands += strcmp(node->type, "Shape") != 0 && !(k == 1 && !strcmp(node->type, "CastLike"));
         if (!value->reads++ || value->reader < 0) value->reader = index; /* the last, as nodes come from behind */
     }
 }
@@ -183,6 +185,7 @@ static Status outputs_read(OnnxFile *file)
         if (!id || file->value[id].writer < 0)
             return FAIL(ERR_FORMAT, "'%s': no node writes the output '%s'", file->path, name);
         file->value[id].reads++;
+        file->value[id].operands++;
         file->node[file->value[id].writer].needed |= 1u << i;
         file->output[file->output_count++] = id;
     }
@@ -213,8 +216,12 @@ static Status opset_read(OnnxFile *file)
         const char *domain = model->opset_import[i]->domain;
         if (!domain || !*domain || !strcmp(domain, "ai.onnx")) file->opset = model->opset_import[i]->version;
     }
-    for (size_t i = 0; i < model->n_metadata_props; i++)
-        file->structure |= model->metadata_props[i]->key && !strcmp(model->metadata_props[i]->key, onnx_structure_key);
+    for (size_t i = 0; i < model->n_metadata_props; i++) {
+        const Onnx__StringStringEntryProto *pair = model->metadata_props[i];
+        if (!pair->key || strcmp(pair->key, onnx_structure_key) != 0) continue;
+        file->structure = true;
+        file->counts_all_reads = !pair->value || strcmp(pair->value, onnx_structure_mark) != 0;
+    }
     file->unmarked = model->producer_name && !strcmp(model->producer_name, "towers");
     for (size_t i = 0; i < model->graph->n_initializer && file->unmarked; i++) {
         const char *name = model->graph->initializer[i]->name;

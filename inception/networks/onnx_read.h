@@ -47,12 +47,17 @@ typedef struct OnnxValue {
     int writer; /* index of the node, or -1 */
     int reader; /* index of the last needed node that reads it, or -1 */
     int reads;  /* by needed nodes, and by the outputs of the graph */
+    /* those reads that ask for its numbers: Shape asks for the sizes alone, by which exporters know the batch, and CastLike for the type of its
+     * second */
+    int operands;
 } OnnxValue;
 
 typedef struct OnnxFile {
     int64_t opset;
     bool structure; /* its trained values are left out */
-    bool unmarked;  /* this program wrote it before its single numbers had such names (ONNX_CONSTANT) */
+    bool
+        counts_all_reads; /* a structure of a program that did not see the normalization behind Shape or CastLike: `operands` */
+    bool unmarked; /* this program wrote it before its single numbers had such names (ONNX_CONSTANT) */
     /* owned */
     char *path;
     Onnx__ModelProto *model;
@@ -93,5 +98,5 @@ NODISCARD Status onnx_tensor(const OnnxFile *file, Onnx__TensorProto *proto, Onn
 NODISCARD Status onnx_external_read(OnnxFile *file, Onnx__TensorProto *proto);
 double onnx_element(const OnnxTensor *tensor, int64_t at);
 
-/* A file is marked as a structure by this key of its metadata. */
-extern const char onnx_structure_key[];
+/* A file is marked as a structure by this key of its metadata, whose value names the version of this program's reading. */
+extern const char onnx_structure_key[], onnx_structure_mark[];

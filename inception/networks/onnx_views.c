@@ -154,7 +154,10 @@ static Value concatenated(OnnxWalk *w, Value *x, int count)
 /* Channels in another order, x[:, [2, 1, 0]] in Python, or some of them: ranges, put together. False: they are no list of channels. */
 static bool channels_listed(OnnxWalk *w, const OnnxNode *node, int axis, const Fixed *places)
 {
-    enum { RANGES = 256 };
+    enum {
+        RANGES = 256,
+        RANGES_OF_FILE = 4096
+    }; /* each is an op: lists that nodes share must not make any number of them */
     Active *a = walk_active(w, node, 0);
     int64_t size = order_dim(&a->order, axis), place[RANGES];
     int count = places->rank == 1 ? fixed_ints(places, place, RANGES) : 0, ranges = 0;
@@ -169,6 +172,7 @@ static bool channels_listed(OnnxWalk *w, const OnnxNode *node, int axis, const F
     }
     AxisOrder order = a->order;
     order_resize(&order, axis, AXIS_CHANNEL, count);
+    if ((w->listed += ranges) > RANGES_OF_FILE) return false;
     if (x.id) walk_give(w, node, concatenated(w, range, ranges), &order);
     return true;
 }

@@ -158,6 +158,7 @@ typedef struct OnnxWalk {
     /* state */
     const OnnxNode *node; /* the present one */
     int depth;            /* of functions that are computed of others */
+    int listed;           /* ranges of channels that nodes have listed */
     bool lost;            /* an operand of it could not be computed, for a reason that was given */
     Status status;
 } OnnxWalk;

@@ -569,6 +569,29 @@ TEST(test_readers_beside_the_normalization)
     net_file_close(made);
 }
 
+/* Runs of a program that took such a normalization for a layer go on with it as one: the mark of their structure is another. */
+TEST(test_structure_of_hidden_normalization)
+{
+    char path[PATH_BYTES], *text;
+    size_t bytes;
+    NetFile *again;
+    scratch_path(path, "structure.onnx");
+    good(divided(false));
+    assert_int_equal(net_file_structure_write(made, path), OK);
+    net_file_close(made);
+    for (int older = 0; older < 2; older++) {
+        assert_int_equal(net_file_open(path, &again), OK);
+        assert_int_equal(net_file_facts(again).normalizes, !older);
+        net_file_close(again);
+        assert_int_equal(file_read(path, 1 << 20, &text, &bytes), OK);
+        char *mark = memmem(text, bytes, "2: its trained", strlen("2: its trained"));
+        assert_int_equal(mark != NULL, !older);
+        if (mark) *mark = '1';
+        assert_int_equal(file_replace(path, text, bytes), OK);
+        free(text);
+    }
+}
+
 TEST(test_circles_and_names)
 {
     OnnxMaker *m = started();
