@@ -183,6 +183,7 @@ Status facts_apply(const json_t *facts, const char *path, Options *o)
 Status channels_parse(const char *what, const char *text, double least, float value[3])
 {
     int count = 0;
+    bool more = false; /* a comma was last */
     const char *at = text;
     for (; count < 3; count++) {
         char one[64] = "";
@@ -193,13 +194,14 @@ Status channels_parse(const char *what, const char *text, double least, float va
         if (text_to_real(one, &number) != VALUE_OK || !(number >= least && number <= 10)) break;
         value[count] = (float)number;
         at += bytes;
-        if (*at != ',') {
+        more = *at == ',';
+        if (!more) {
             count++;
             break;
         }
         at++;
     }
-    if (*at || (at > text && at[-1] == ',') || (count != 1 && count != 3))
+    if (*at || more || (count != 1 && count != 3))
         return FAIL(ERR_ARG, "%s '%s': expected one number or three with commas, each from %g to 10, as in %s", what,
                     text, least, "0.485,0.456,0.406");
     for (int i = count; i < 3; i++) value[i] = value[0];

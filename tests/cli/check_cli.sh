@@ -42,6 +42,7 @@ refused "needs a value" train $model --batch-size
 refused "needs a value" train $model --lr --epochs 1
 refused "is not a number" train $model --lr 1e
 refused "expected one number or three with commas" train $model --mean 0.5,0.5,0.5,
+refused "expected one number or three with commas" train $model --mean "0.5, "
 refused "is not a number" train $model --lr nan
 refused "is not a number" train $model --lr 0,5
 refused "out of range" train $model --lr 1e999

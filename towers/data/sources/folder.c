@@ -451,12 +451,14 @@ static Status classes_find(const Tree *tree, const Names *classes, const Names *
 }
 
 /* Folders that are all named as parts of a set, of several ones, are no classes: "train_images" and "test_images" of Kaggle,
- * "train2017" and "val2017" of COCO. */
+ * "train2017" and "val2017" of COCO. In a folder that is a part they can be nothing else than classes. */
 static Status parts_check(const char *path, const Names *classes)
 {
     char list[256];
     Text names = text_start(list, sizeof list);
+    const char *slash = strrchr(path, '/'), *own = slash ? slash + 1 : path;
     unsigned bits = 0;
+    if (split_of_word(own, strlen(own)) != SPLITS) return OK;
     for (int i = 0; i < classes->count; i++) {
         Split part = split_of_folder(classes->name[i]);
         if (part == SPLITS) return OK;

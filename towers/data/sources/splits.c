@@ -25,10 +25,11 @@ Split split_of_word(const char *word, size_t bytes)
     return SPLITS;
 }
 
+/* Bytes of UTF-8 beyond ASCII are taken for letters: "pr\303\251test" is one word. */
 static size_t letters_count(const char *text)
 {
     size_t count = 0;
-    while (isalpha((unsigned char)text[count])) count++;
+    while (isalpha((unsigned char)text[count]) || (unsigned char)text[count] > 127) count++;
     return count;
 }
 
