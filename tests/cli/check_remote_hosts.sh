@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Data at an address on two hosts of two programs each, started by MPI's launcher, where each host has a cache of its own: the bits of one program
 # on local shards, while shards come and without an index, from empty caches and from one that is full beside one that is empty; in a host
-# nothing is downloaded twice; an object that changes ends all programs by name. Arguments: source folder, binary.
+# nothing is downloaded twice; two versions of a set end all programs. Arguments: source folder, binary.
 set -uo pipefail
 . "$1/tests/support/check.sh"
 . "$source_dir/tests/support/hosts.sh"

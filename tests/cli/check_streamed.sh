@@ -170,21 +170,25 @@ alongside long share2 --seed 2 --data-path "$base/good/$tars" --cache-dir share 
 together
 same share1 whole25
 [[ -s runs/share2/last.safetensors ]] || complain "a run that shares a cache: $(tail -n 3 share2.err)"
-# without a limit all others come behind the windows, while the first one is read, in the order of the epoch, which a limit keeps to; four at a
-# time, so that near ones may change places
-asked() { grep -o '^/good/tar/set-train-[0-9]*' requests | sed 's/.*-//' | awk '!seen[$0]++' | paste -sd ' '; }
-ordered() { train "$1" --seed 14 -b 8 --max-steps 38 --eval-interval 0 --data-path "$base/good/$tars" --cache-dir "$1" "${@:2}" || complain "$1: $(tail -n 3 "$1.err")"; }
+# without a limit all others come behind the windows, while the first one is read, in the order of the epoch, which a limit keeps to: behind the
+# first shard four that are asked for at once, while nothing of them comes
+asked() { grep -o '/tar/set-train-[0-9]*' requests | sed 's/.*-//' | awk '!seen[$0]++' | head -n "${1:-6}" | paste -sd ' '; }
+sorted() { tr ' ' '\n' <<<"$1" | sort | paste -sd ' '; }
+ordered() { train "$1" --seed 14 -b 8 --max-steps 38 --eval-interval 0 --cache-dir "$1" "${@:2}"; }
 : >requests
-ordered epoch --cache-limit $((4 * room))
+ordered epoch --data-path "$base/good/$tars" --cache-limit $((4 * room)) || complain "an epoch in a limit: $(tail -n 3 epoch.err)"
 epoch=$(asked)
-[[ $(wc -w <<<"$epoch") == 6 && $epoch != "$(tr ' ' '\n' <<<"$epoch" | sort | paste -sd ' ')" ]] || complain "the order of the epoch is that of the list: $epoch"
+[[ $(wc -w <<<"$epoch") == 6 && ${epoch##* } != "$(cut -d ' ' -f 3-6 <<<"$epoch" | tr ' ' '\n' | sort | tail -n 1)" ]] || complain "the order of the epoch ends as that of the list: $epoch"
+gates
 : >requests
-TOWERS_FAULT=delay:tower=0,step=1,ms=3000 ordered rest
-rest=$(asked)
-for ((k = 0; k < 6; k++)); do
-    near=" $(cut -d ' ' -f $((k > 2 ? k - 2 : 1))-$((k + 4)) <<<"$epoch") "
-    [[ $near == *" $(cut -d ' ' -f $((k + 1)) <<<"$rest") "* ]] || { complain "shards come as $rest, but the epoch reads $epoch"; break; }
-done
+ordered rest --data-path "$base/gated/$tars" &
+run=$!
+wait_until gets_are 1
+rm "requests.gates/set-train-$(asked).tar"
+wait_until gets_are 5
+[[ $(sorted "$(asked 5)") == "$(sorted "${epoch% *}")" && $(asked 1) == "${epoch%% *}" ]] || complain "shards come as $(asked 5), but the epoch reads $epoch"
+rm requests.gates/*
+wait "$run" || complain "a run whose shards come behind a gate: $(tail -n 3 rest.err)"
 # without a sidecar the first pass keeps to the limit, too; and what a process has open stays
 held=$(find limited -path '*/data/*' -name '*.tar' | head -n 1)
 flock -s "$held" sleep 300 &
