@@ -120,8 +120,8 @@ TEST(cells_count_columns)
     }
 }
 
-/* A text stays on its line of CSV, and another text becomes another field. */
-TEST(fields_of_csv_differ_as_their_texts)
+/* A text stays on its line of CSV, and one with a control character is not that with a blank. */
+TEST(fields_of_csv_are_lines)
 {
     static const char *const rows[][2] = {{"a b", "\"a b\""},
                                           {"a\nb", "\"a\\x0ab\""},
