@@ -55,8 +55,8 @@ typedef struct OnnxValue {
 typedef struct OnnxFile {
     int64_t opset;
     bool structure; /* its trained values are left out */
-    bool
-        counts_all_reads; /* a structure of a program that did not see the normalization behind Shape or CastLike: `operands` */
+    /* a structure of a program that did not see a normalization behind Shape or CastLike (OnnxValue.operands) */
+    bool counts_all_reads;
     bool unmarked; /* this program wrote it before its single numbers had such names (ONNX_CONSTANT) */
     /* owned */
     char *path;
