@@ -172,7 +172,7 @@ same share1 whole25
 [[ -s runs/share2/last.safetensors ]] || complain "a run that shares a cache: $(tail -n 3 share2.err)"
 # without a limit all others come behind the windows, while the first one is read, in the order of the epoch, which a limit keeps to: behind the
 # first shard four that are asked for at once, while nothing of them comes
-asked() { grep -o '/tar/set-train-[0-9]*' requests | sed 's/.*-//' | awk '!seen[$0]++' | head -n "${1:-6}" | paste -sd ' '; }
+asked() { grep -o '^/[a-z]*/tar/set-train-[0-9]*' requests | sed 's/.*-//' | awk '!seen[$0]++' | head -n "${1:-6}" | paste -sd ' '; }
 sorted() { tr ' ' '\n' <<<"$1" | sort | paste -sd ' '; }
 ordered() { train "$1" --seed 14 -b 8 --max-steps 38 --eval-interval 0 --cache-dir "$1" "${@:2}"; }
 : >requests
