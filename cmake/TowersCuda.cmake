@@ -120,13 +120,11 @@ file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cuda)
 # ---- host code
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON) # the libraries may lie where only this build looks, as in Python wheels
 file(GLOB_RECURSE CUDA_SOURCES CONFIGURE_DEPENDS kernels/cuda/*.c)
-add_library(towers_cuda OBJECT ${CUDA_SOURCES} nccl_sync/comm_nccl.c nccl_sync/comm_nccl_sum.c nccl_sync/comm_nccl_ordered.c nccl_sync/comm_nccl_memory.c nccl_sync/comm_nccl_wait.c nccl_sync/comm_nccl_remedy.c)
+add_library(towers_cuda STATIC ${CUDA_SOURCES} nccl_sync/comm_nccl.c nccl_sync/comm_nccl_sum.c nccl_sync/comm_nccl_ordered.c nccl_sync/comm_nccl_memory.c nccl_sync/comm_nccl_wait.c nccl_sync/comm_nccl_remedy.c ${cuda_objects})
+set_source_files_properties(${cuda_objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
 target_include_directories(towers_cuda SYSTEM PUBLIC ${CUDART_INCLUDE_DIR} ${CUBLAS_INCLUDE_DIR})
 # cuBLASLt is here for its folder, where cublas_library.c finds it: programs are linked with what they need only
-target_link_libraries(towers_cuda PUBLIC towers_flags CUDNN::cudnn NCCL::NCCL ${CUBLASLT_LIBRARY} ${CUDART_LIBRARY} Threads::Threads rt dl m)
-set_source_files_properties(${cuda_objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
-# Parts of towers_lib, because they call functions of it.
-set(TOWERS_CUDA_OBJECTS $<TARGET_OBJECTS:towers_cuda> ${cuda_objects})
+target_link_libraries(towers_cuda PUBLIC towers_flags towers_lib CUDNN::cudnn NCCL::NCCL ${CUBLASLT_LIBRARY} ${CUDART_LIBRARY} Threads::Threads rt dl m)
 target_link_libraries(towers_backends INTERFACE towers_cuda)
 target_compile_definitions(towers_flags INTERFACE TOWERS_HAVE_CUDA=1)
 set(TOWERS_HAVE_CUDA ON)
