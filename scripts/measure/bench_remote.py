@@ -263,7 +263,7 @@ def table(results):
     for cell in CELLS:
         case = results["cells"].get(cell_name(cell))
         for name, side in (case["sides"].items() if case else ()):
-            rows.append(f"| {cell[0]}, {cell[1]} | {side['set'] / 1e6:.0f} | {name} | {side['first']:.1f} | {side.get('window', 0):.1f} | {side['epoch']:.1f} | {side['rate']:.0f} | {side['local']:.0f} | "
+            rows.append(f"| {cell[0]}, {cell[1]} | {side['set'] / 1e6:.0f} | {name} | {side['first']:.1f} | {side['window']:.1f} | {side['epoch']:.1f} | {side['rate']:.0f} | {side['local']:.0f} | "
                         f"{side['needs']:.0f} | {cell[0] / side['needs']:.1f} | {side['waits']:.1%} | {side['longest'] * 1e3:.0f} | {side['moved'] / 1e6:.1f}, {side['requests']} | {case['commit']}, {case['date']} |")
     return [f"{results['machine']}.", "", *rows]
 

@@ -5,7 +5,7 @@
 # them. The sets are fetched into the user's cache and are no part of this project: photographs of solar cells (PyPI package elpv-dataset,
 # CC BY-NC-SA 4.0), Debian's openclipart-png (public domain) and tuxpaint-stamps-default (GPL-2+ and public domain). Every run goes into
 # docs/results/photos.json, and the tables into docs/recipes.md; runs that are there are not repeated, so that a killed study goes on. All
-# of it takes two hours on two cores.
+# of it takes one and a quarter hours on two cores.
 # usage: scripts/measure/train_photos.sh [--minutes N] [BINARY]
 #   --minutes N   begins no run after N minutes (default: 60; 0: fetches the pictures and writes the tables)
 set -euo pipefail
