@@ -15,7 +15,7 @@ typedef struct CachedObject {
     int64_t bytes; /* -1: not known */
     char version[VERSION_BYTES];
     const struct CachedObject *was; /* borrowed: the length and version that are demanded; NULL: any */
-    /* The server has said them not long ago: it is downloaded without another question, and compared as it comes. */
+    /* The server has said what is in `was` not long ago: the object is downloaded without another question, and compared as it comes. */
     bool asked;
 } CachedObject;
 

@@ -72,7 +72,8 @@ typedef struct TransportConfig {
     int64_t net_timeout;       /* seconds with fewer than 1,000 new bytes each, after which a transfer fails; 0: 300 */
     int64_t stall_seconds;     /* likewise, after which a connection is given up; 0: 60 */
     const struct S3Access *s3; /* for addresses that begin with s3:// (s3.h); borrowed, NULL if there are none */
-    /* Borrowed; NULL, or of several: a server has answered one of them, so that its name is no mistake. */
+    /* Borrowed, and shared by transports of one command: a server has answered one of them. Before, a host that cannot be reached is
+     * given up after a few tries, because its name may be wrong. NULL: this transport's own. */
     _Atomic bool *met;
 } TransportConfig;
 

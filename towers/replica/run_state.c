@@ -155,9 +155,11 @@ static Status settings_compare(const TrainJob *job, const char *path, json_t *th
         before = setting_today(key, before);
         if (!later && !restarted && (!before || strcmp(now, before) != 0)) change_add(&table, key, before, now);
     }
-    json_object_foreach(then, key,
-                        value) if (!json_object_get(job->settings, key) && !json_object_get(job->setting_defaults, key))
-        change_add(&table, key, json_string_value(value), NULL);
+    json_object_foreach(then, key, value)
+    {
+        bool known = json_object_get(job->settings, key) || json_object_get(job->setting_defaults, key);
+        if (!known) change_add(&table, key, json_string_value(value), NULL);
+    }
     if (!*text) return OK;
     return FAIL(ERR_ARG,
                 "%s was written with other settings, so a resumed run would differ:%s\n  (use the old values, or "
@@ -191,8 +193,11 @@ static Status settings_check(const TrainJob *job, const json_t *root, const char
     json_t *value, *given = json_object_get(root, "settings");
     if (!json_is_string(given) && !json_is_object(given))
         return FAIL(ERR_CHECKPOINT, "%s/state.json: 'settings' is missing or not an object", path);
-    json_object_foreach(given, key, value) if (!json_is_string(value)) return FAIL(
-        ERR_CHECKPOINT, "%s/state.json: the setting '%s' is not a text", path, key);
+    json_object_foreach(given, key, value)
+    {
+        if (!json_is_string(value))
+            return FAIL(ERR_CHECKPOINT, "%s/state.json: the setting '%s' is not a text", path, key);
+    }
     json_t *then = json_is_string(given) ? settings_of_lines(json_string_value(given)) : json_incref(given);
     if (!then) return FAIL(ERR_MEMORY, "no memory for the settings of %s", path);
     Status st = settings_compare(job, path, then);

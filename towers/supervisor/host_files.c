@@ -32,7 +32,8 @@ static void file_name(int rank, const ControlFile *file, char *name, size_t byte
         snprintf(name, bytes, "rank%d-%s", rank, file->kind == FILE_SAMPLES ? SAMPLES_FILE : BAD_SAMPLES_FILE);
 }
 
-/* What a thread of storage uses of a job, which may end before it. */
+/* A copy of the job for a thread that storage may hold until the job is gone. It follows no pointer of it but `run_dir`, which is its own,
+ * and `control`, which it keeps. */
 typedef struct OwnJob {
     TrainJob job;
     char run_dir[PATH_BYTES];

@@ -192,9 +192,8 @@ static Status checkpoint_write(TowerProcess *p, StepOutcome outcome)
     if (!finite && p->job->gate.check == NAN_CHECK_OFF) { /* an evaluation need not show it: ReLU may make 0 of NaN */
         if (is_root(&p->place))
             ledger_note(p->ledger,
-                        "the state after step %" PRId64
-                        " is not finite and is saved because of --nan-check off; weights "
-                        "that are not are refused where they are read%s",
+                        "the state after step %" PRId64 " is not finite and is saved because of --nan-check off; no "
+                        "command reads weights that are not finite%s",
                         p->run.step, p->ledger->search.report);
     } else if (!finite) {
         if (last)
