@@ -6,7 +6,7 @@
 #include "nccl_sync/hosts/control_internal.h"
 #include "tests/fuzz/fuzz_folder.h"
 #include "towers/store/manifest.h"
-#include "towers/supervisor/host_files.h"
+#include "towers/supervisor/host_files.c" /* file_take, beside its thread, for which nothing comes */
 
 enum { FUZZ_RANKS = 3, FUZZ_TOWERS = 6, HEADS_MOST = 64 };
 
@@ -24,7 +24,7 @@ static int heads;
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* A file is announced, unless its content is a stray one, and follows in one piece or two, unless it is silent. */
-static void message_take(ControlPlane *c, const Message *m, const uint8_t *content, size_t bytes)
+static void message_take(HostFiles *files, const Message *m, const uint8_t *content, size_t bytes)
 {
     int rank = 1 + (m->choice & CHOICE_RANK);
     size_t first = m->choice & CHOICE_HALVES ? bytes / 2 : 0;
@@ -38,11 +38,11 @@ static void message_take(ControlPlane *c, const Message *m, const uint8_t *conte
                         sum.low ^ (m->choice & CHOICE_LIE)};
     if (!(m->choice & CHOICE_STRAY)) {
         announced[heads++] = head;
-        c->take(c->take_context, rank, CONTROL_FILE, &head, sizeof head);
+        (void)file_take(files, rank, CONTROL_FILE, &head, sizeof head);
     }
     if (m->choice & CHOICE_SILENT) return;
-    if (first) c->take(c->take_context, rank, CONTROL_PIECE, content, first);
-    c->take(c->take_context, rank, CONTROL_PIECE, content + first, bytes - first);
+    if (first) (void)file_take(files, rank, CONTROL_PIECE, content, first);
+    (void)file_take(files, rank, CONTROL_PIECE, content + first, bytes - first);
 }
 
 static bool is_as_announced(const char *path)
@@ -114,6 +114,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     snprintf(run_dir, sizeof run_dir, "%s/run", folder);
     heads = 0;
     pthread_mutex_init(&control.mutex, NULL);
+    pthread_cond_init(&control.came, NULL);
     snprintf(path, sizeof path, "%s/%s", run_dir, own);
     if (tree_remove(run_dir) != OK || mkdir(run_dir, 0777) != 0 || file_replace(path, own, sizeof own) != OK ||
         host_files_open(&job, &files) != OK)
@@ -123,10 +124,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         data += sizeof m, size -= sizeof m;
         size_t bytes = (size_t)(m.bytes[0] | m.bytes[1] << 8);
         if (bytes > size) bytes = size;
-        message_take(&control, &m, data, bytes);
+        message_take(files, &m, data, bytes);
         data += bytes, size -= bytes;
     }
     host_files_close(files, problems, sizeof problems);
+    pthread_cond_destroy(&control.came);
     pthread_mutex_destroy(&control.mutex);
     directory_check();
     return 0;
