@@ -120,6 +120,15 @@ static bool spread_dims(const Fixed *f, int *rank, int64_t *dims)
     return true;
 }
 
+int fixed_shape(OnnxWalk *w, const OnnxNode *node, int64_t dims[NET_FILE_RANK])
+{
+    bool spreads = !strcmp(node->type, "Expand"), of = !strcmp(node->type, "ConstantOfShape");
+    const Fixed *from = walk_fixed(w, node, 0);
+    if (!spreads && !of && strcmp(node->type, "Reshape") != 0) return -1;
+    int rank = fixed_ints(of ? from : walk_fixed(w, node, 1), dims, NET_FILE_RANK);
+    return rank >= 0 && spreads && (!from || !spread_dims(from, &rank, dims)) ? -1 : rank;
+}
+
 /* A parameter times 1 is that parameter. */
 static bool fold_times_one(OnnxWalk *w, const OnnxNode *node)
 {
@@ -254,16 +263,21 @@ static bool fold_constant(OnnxWalk *w, const OnnxNode *node)
     return false;
 }
 
+/* Numbers for each image of a batch, whose size is open: only their sizes are known. */
+static bool is_for_images(int rank, const int64_t *dims)
+{
+    return rank > 0 && dims[0] == BATCH_SIZE;
+}
+
 static bool fold_of_shape(OnnxWalk *w, const OnnxNode *node)
 {
     int64_t dims[NET_FILE_RANK];
-    const Fixed *shape = walk_fixed(w, node, 0);
-    int rank = fixed_ints(shape, dims, NET_FILE_RANK);
+    int rank = fixed_shape(w, node, dims);
     const Onnx__AttributeProto *a = onnx_attribute(node, "value");
     OnnxTensor tensor;
     double value = 0;
     bool integer = false;
-    if (rank < 0) return false;
+    if (rank < 0 || is_for_images(rank, dims)) return false;
     if (a && a->t && onnx_tensor(w->file, a->t, &tensor) == OK && tensor.count > 0) {
         value = onnx_element(&tensor, 0);
         integer = element_is_integer(tensor.type);
@@ -276,10 +290,10 @@ static bool fold_of_shape(OnnxWalk *w, const OnnxNode *node)
 /* Numbers that are spread over no axis stay a parameter. */
 static bool fold_expand(OnnxWalk *w, const OnnxNode *node)
 {
-    const Fixed *from = walk_fixed(w, node, 0), *shape = walk_fixed(w, node, 1);
+    const Fixed *from = walk_fixed(w, node, 0);
     int64_t dims[NET_FILE_RANK];
-    int rank = fixed_ints(shape, dims, NET_FILE_RANK);
-    if (!from || rank < 0 || !spread_dims(from, &rank, dims)) return false;
+    int rank = fixed_shape(w, node, dims);
+    if (!from || rank < 0 || is_for_images(rank, dims)) return false;
     int64_t count = 1;
     for (int i = 0; i < rank; i++)
         if (dims[i] < 0 || __builtin_mul_overflow(count, dims[i], &count)) return false;

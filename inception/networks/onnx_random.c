@@ -36,10 +36,11 @@ static void drawn_give(OnnxWalk *w, const OnnxNode *node, Drawn drawn)
     w->item[node->out[0]] = (OnnxItem){.known = KNOWN_DRAWN, .drawn = drawn};
 }
 
-/* Of the shape of a constant, or of a value that the network computes. */
+/* Of the shape of a constant, whose numbers need not be known, or of a value that the network computes. */
 static void uniform_draw(OnnxWalk *w, const OnnxNode *node)
 {
-    const Fixed *like = walk_fixed(w, node, 0);
+    const OnnxItem *item = walk_in(w, node, 0);
+    const Fixed *like = item->known == KNOWN_FIXED || item->known == KNOWN_LATER ? &item->fixed : NULL;
     const Active *value = walk_active(w, node, 0);
     int rank = like ? like->rank : value ? value->order.rank : 0;
     Drawn drawn = {.rank = rank, .image = 1, .keep = -1, .scale = 1};

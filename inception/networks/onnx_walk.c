@@ -62,31 +62,50 @@ static bool is_fixed(OnnxWalk *w, const OnnxNode *node)
     return true;
 }
 
+/* Of the second operand of CastLike only the type is read. */
+static bool is_type_only(const OnnxNode *node, int k)
+{
+    return k == 1 && !strcmp(node->type, "CastLike");
+}
+
+/* The sizes of what is not computed, if they are known: as the node says them all, or as those of its operand. */
+static int late_sizes(OnnxWalk *w, const OnnxNode *node, int64_t dims[NET_FILE_RANK])
+{
+    static const char *const keeps[] = {"Cast", "CastLike", "Identity", NULL};
+    const OnnxItem *of = walk_in(w, node, 0);
+    bool kept = of && of->known == KNOWN_LATER && onnx_type_is(node, keeps);
+    int rank = kept ? of->fixed.rank : fixed_shape(w, node, dims);
+    if (kept) memcpy(dims, of->fixed.dims, sizeof of->fixed.dims);
+    for (int i = 0; i < rank; i++)
+        if (dims[i] < 1) rank = 0;
+    return rank > 0 ? rank : 0;
+}
+
 /* All operands are constants, of which some are not computed; so the outputs are not, either. */
 static void put_off(OnnxWalk *w, const OnnxNode *node)
 {
     const OnnxNode *late = node;
     for (int k = 0; k < node->in_count; k++) {
         OnnxItem *item = walk_in(w, node, k);
-        if (item && item->known == KNOWN_LATER && late == node) late = item->late;
-        if (!item || item->known == KNOWN_LATER || item->known == KNOWN_FIXED) continue;
+        if (!item || item->known == KNOWN_FIXED || is_type_only(node, k)) continue;
+        if (item->known == KNOWN_LATER && late == node) late = item->late;
+        if (item->known == KNOWN_LATER) continue;
         walk_refuse_late(w, node);
         return;
     }
+    Fixed sizes = {0};
+    sizes.rank = late_sizes(w, node, sizes.dims);
     for (int k = 0; k < node->out_count; k++)
         if (node->out[k]) w->item[node->out[k]] = (OnnxItem){.known = KNOWN_LATER, .late = late};
-    Fixed *f = &w->item[node->out[0]].fixed; /* its sizes, if the node says them all */
-    int rank = !strcmp(node->type, "Reshape") ? fixed_ints(walk_fixed(w, node, 1), f->dims, NET_FILE_RANK) : 0;
-    for (int i = 0; i < rank; i++)
-        if (f->dims[i] < 1) rank = 0;
-    f->rank = rank > 0 ? rank : 0;
+    w->item[node->out[0]].fixed = sizes;
 }
 
-/* A node that reads what is not computed, or its sizes only. */
+/* A node that reads what is not computed, or its sizes or its type only. */
 static bool takes_late(const OnnxWalk *w, const OnnxNode *node, int k)
 {
-    bool sizes = !strcmp(node->type, "Shape") && w->item[node->in[k]].fixed.rank > 0;
-    return sizes || (k == 1 && !strcmp(node->type, "Conv"));
+    static const char *const of_sizes[] = {"Shape", "RandomUniformLike", NULL};
+    bool sizes = onnx_type_is(node, of_sizes) && w->item[node->in[k]].fixed.rank > 0;
+    return sizes || is_type_only(node, k) || (k == 1 && !strcmp(node->type, "Conv"));
 }
 
 static void node_walk(OnnxWalk *w, const OnnxNode *node)

@@ -244,6 +244,8 @@ double fixed_at(const Fixed *fixed, int64_t i);
 bool fixed_all_are(const Fixed *fixed, double value);
 /* Small integers: how many; -1 if they are more than `room` or none. */
 int fixed_ints(const Fixed *fixed, int64_t *to, int room);
+/* The sizes that a Reshape, an Expand or a ConstantOfShape says of its output; -1: another node, or they are not known. */
+int fixed_shape(OnnxWalk *walk, const OnnxNode *node, int64_t dims[NET_FILE_RANK]);
 void fixed_from_tensor(OnnxTensor tensor, const char *name, Fixed *fixed);
 bool element_is_integer(OnnxElement type);
 

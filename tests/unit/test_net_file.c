@@ -938,6 +938,41 @@ static OnnxMaker *drawn(const int64_t like[4], float by)
     return m;
 }
 
+/* Without a number of images in the file the shape of what is drawn is computed of that of `a`; what has this shape never has numbers. */
+TEST(test_random_numbers_of_an_open_batch)
+{
+    for (int i = 0; i < 5; i++) {
+        OnnxMaker *m = started();
+        maker_node(m, "Conv", "x w", "a");
+        maker_floats(m, "w", 4, SIZES(4, 3, 1, 1));
+        maker_node(m, "Shape", "a", "s");
+        maker_node(m, "Gather", "s zero", "n");
+        maker_whole(m, "zero", 1, SIZES(0));
+        maker_node(m, "Concat", "n rest", "to");
+        maker_int(m, "axis", 0);
+        maker_whole(m, "rest", 3, i == 4 ? SIZES(2, 1, 1) : SIZES(1, 1, 1));
+        maker_value(m, "nothing", 0);
+        maker_node(m, i % 2 ? "Expand" : "ConstantOfShape", i % 2 ? "nothing to" : "to", "made");
+        maker_node(m, "CastLike", "made a", "typed");
+        maker_node(m, "Cast", "typed", "like");
+        maker_int(m, "to", 1);
+        maker_node(m, "RandomUniformLike", i < 2 ? "made" : "like", "u");
+        maker_value(m, "part", 0.75f);
+        maker_node(m, "Less", "u part", "less");
+        maker_node(m, "CastLike", i < 2 ? "less part" : "less typed", "stays");
+        maker_node(m, "Div", "stays part", "mask");
+        maker_node(m, "Mul", "a mask", i == 3 ? "masked" : "y");
+        if (i == 3) maker_node(m, "Add", "masked typed", "y");
+        ended(m, 4);
+        if (i < 3) {
+            good(m);
+            has_paths(true, 0.25f, 1, (const float[]){0.25f});
+            net_file_close(made);
+        } else
+            refused(m, ERR_ARG, i == 3 ? "this constant cannot be computed here" : "of which a part stays, divided by");
+    }
+}
+
 /* What an exporter makes of stochastic depth and dropout in training; random numbers are nothing else. */
 TEST(test_random_numbers)
 {
