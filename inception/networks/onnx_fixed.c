@@ -37,3 +37,35 @@ void fixed_from_tensor(OnnxTensor tensor, const char *name, Fixed *fixed)
     memcpy(fixed->dims, tensor.dims, sizeof fixed->dims);
     fixed->integer = element_is_integer(tensor.type);
 }
+
+double fixed_spread_at(const Fixed *f, int64_t i, int rank, const int64_t *dims)
+{
+    int64_t at = 0, step = 1;
+    for (int axis = rank - 1; axis >= 0; axis--) {
+        int64_t here = i % dims[axis];
+        int own = axis - (rank - f->rank);
+        i /= dims[axis];
+        if (own < 0) continue;
+        if (f->dims[own] > 1) at += here * step;
+        step *= f->dims[own];
+    }
+    return fixed_at(f, at);
+}
+
+bool fixed_spread(const Fixed *f, int *rank, int64_t *dims)
+{
+    int more = f->rank - *rank;
+    if (more > 0) {
+        memmove(dims + more, dims, (size_t)*rank * sizeof *dims);
+        for (int i = 0; i < more; i++) dims[i] = 1;
+        *rank = f->rank;
+    }
+    for (int i = 0; i < f->rank; i++) {
+        int64_t *at = &dims[*rank - f->rank + i];
+        if (*at == 1)
+            *at = f->dims[i];
+        else if (f->dims[i] != 1 && f->dims[i] != *at)
+            return false;
+    }
+    return true;
+}

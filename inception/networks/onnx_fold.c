@@ -1,8 +1,6 @@
 /* Numbers known before the network runs: nodes of constants and of shapes, as exporters write them. The batch is BATCH_SIZE in them. */
 #include "inception/networks/onnx_walk.h"
 
-enum { NUMBERS_MAX = 1 << 20 }; /* of one folded value */
-
 /* ---- results */
 
 /* A value with room for its numbers; NULL if they are too many. */
@@ -87,46 +85,13 @@ static double binary(const char *type, double a, double b, bool integer, bool *i
     return 0;
 }
 
-/* The element of `f` at place i of a result of these sizes (NumPy's broadcasting). */
-static double spread_at(const Fixed *f, int64_t i, int rank, const int64_t *dims)
-{
-    int64_t at = 0, step = 1;
-    for (int axis = rank - 1; axis >= 0; axis--) {
-        int64_t here = i % dims[axis];
-        int own = axis - (rank - f->rank);
-        i /= dims[axis];
-        if (own < 0) continue;
-        if (f->dims[own] > 1) at += here * step;
-        step *= f->dims[own];
-    }
-    return fixed_at(f, at);
-}
-
-static bool spread_dims(const Fixed *f, int *rank, int64_t *dims)
-{
-    int more = f->rank - *rank;
-    if (more > 0) {
-        memmove(dims + more, dims, (size_t)*rank * sizeof *dims);
-        for (int i = 0; i < more; i++) dims[i] = 1;
-        *rank = f->rank;
-    }
-    for (int i = 0; i < f->rank; i++) {
-        int64_t *at = &dims[*rank - f->rank + i];
-        if (*at == 1)
-            *at = f->dims[i];
-        else if (f->dims[i] != 1 && f->dims[i] != *at)
-            return false;
-    }
-    return true;
-}
-
 int fixed_shape(OnnxWalk *w, const OnnxNode *node, int64_t dims[NET_FILE_RANK])
 {
     bool spreads = !strcmp(node->type, "Expand"), of = !strcmp(node->type, "ConstantOfShape");
     const Fixed *from = walk_fixed(w, node, 0);
     if (!spreads && !of && strcmp(node->type, "Reshape") != 0) return -1;
     int rank = fixed_ints(of ? from : walk_fixed(w, node, 1), dims, NET_FILE_RANK);
-    return rank >= 0 && spreads && (!from || !spread_dims(from, &rank, dims)) ? -1 : rank;
+    return rank >= 0 && spreads && (!from || !fixed_spread(from, &rank, dims)) ? -1 : rank;
 }
 
 /* A parameter times 1 is that parameter. */
@@ -175,7 +140,7 @@ static bool fold_of_trained(OnnxWalk *w, const OnnxNode *node)
         in[k] = walk_fixed(w, node, k);
         if (scalar_of(w, in[k]) == SCALAR_UNKNOWN && !scalar_stays(w, node, in[k])) return true;
     }
-    for (int k = 0; k < node->in_count; k++) (void)spread_dims(in[k], &made->rank, made->dims);
+    for (int k = 0; k < node->in_count; k++) (void)fixed_spread(in[k], &made->rank, made->dims);
     made->curve = walk_memory(w, 1, sizeof *made->curve);
     made->number = of->from.absent ? NULL : walk_memory(w, 1, sizeof *made->number);
     if (!made->curve || (!made->number && !of->from.absent)) return true;
@@ -197,7 +162,7 @@ static bool fold_elements(OnnxWalk *w, const OnnxNode *node)
     bool is = count >= 1 && count <= 3, where = !strcmp(node->type, "Where");
     for (int k = 0; k < count && is; k++) {
         in[k] = walk_fixed(w, node, k);
-        is = in[k] && spread_dims(in[k], &rank, dims);
+        is = in[k] && fixed_spread(in[k], &rank, dims);
     }
     if (!is || (count == 3) != where || onnx_int(node, "fmod", 0)) return false;
     if (count == 1)
@@ -207,9 +172,9 @@ static bool fold_elements(OnnxWalk *w, const OnnxNode *node)
     if (!is) return false;
     Fixed *f = result(w, node, 0, rank, dims, in[count - 1]->integer);
     for (int64_t i = 0; f && i < f->count; i++) {
-        double a = spread_at(in[0], i, rank, dims), b = count > 1 ? spread_at(in[1], i, rank, dims) : 0;
+        double a = fixed_spread_at(in[0], i, rank, dims), b = count > 1 ? fixed_spread_at(in[1], i, rank, dims) : 0;
         if (where)
-            f->number[i] = a != 0 ? b : spread_at(in[2], i, rank, dims);
+            f->number[i] = a != 0 ? b : fixed_spread_at(in[2], i, rank, dims);
         else
             f->number[i] = count == 1 ? unary(node->type, a, &is) : binary(node->type, a, b, in[0]->integer, &is);
     }
@@ -299,7 +264,7 @@ static bool fold_expand(OnnxWalk *w, const OnnxNode *node)
         if (dims[i] < 0 || __builtin_mul_overflow(count, dims[i], &count)) return false;
     if (count == from->count && !from->turned) return viewed(w, node, from, rank, dims);
     Fixed *f = result(w, node, 0, rank, dims, from->integer);
-    for (int64_t i = 0; f && i < f->count; i++) f->number[i] = spread_at(from, i, rank, dims);
+    for (int64_t i = 0; f && i < f->count; i++) f->number[i] = fixed_spread_at(from, i, rank, dims);
     return true;
 }
 

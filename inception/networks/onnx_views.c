@@ -181,13 +181,14 @@ static bool channels_listed(OnnxWalk *w, const OnnxNode *node, int axis, const F
 void build_gather(OnnxWalk *w, const OnnxNode *node)
 {
     const Fixed *indices = walk_fixed(w, node, 1);
+    const Places *of_images = walk_places(w, node, 1);
     Active *a = walk_active(w, node, 0);
     int64_t dims[NET_FILE_RANK];
     int axis = a ? node_axis(w, node, onnx_int(node, "axis", 0), a->order.rank) : 0;
     if (axis < 0 || (a && indices && (place_taken(w, node, axis, indices) || channels_listed(w, node, axis, indices))))
         return;
-    bool view = a && indices && a->order.rank == 1 && indices->rank > 0;
-    for (int64_t i = 0; view && i < indices->count; i++) view = fixed_at(indices, i) == (double)i;
+    bool view = a && a->order.rank == 1 && (of_images ? places_in_order(of_images) : indices && indices->rank > 0);
+    for (int64_t i = 0; view && indices && i < indices->count; i++) view = fixed_at(indices, i) == (double)i;
     if (!view) {
         walk_refuse(
             w, node,
@@ -195,8 +196,8 @@ void build_gather(OnnxWalk *w, const OnnxNode *node)
             "in their order");
         return;
     }
-    memcpy(dims, indices->dims, sizeof dims);
-    reshaped(w, node, dims, indices->rank);
+    memcpy(dims, of_images ? of_images->dims : indices->dims, sizeof dims);
+    reshaped(w, node, dims, of_images ? of_images->rank : indices->rank);
 }
 
 /* Squeeze and Unsqueeze. */

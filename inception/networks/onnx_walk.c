@@ -133,7 +133,7 @@ static void node_walk(OnnxWalk *w, const OnnxNode *node)
                     "flatten(1), or export with dynamo=True");
     else if (late)
         put_off(w, node);
-    else if (random_node(w, node))
+    else if (random_node(w, node) || places_node(w, node))
         return;
     else if (is_fixed(w, node) && !fold_node(w, node))
         put_off(w, node);

@@ -7,6 +7,8 @@
 #include "inception/networks/onnx_order.h"
 #include "inception/networks/onnx_read.h"
 
+enum { NUMBERS_MAX = 1 << 20 }; /* of one value that is computed before the network runs */
+
 /* Numbers known before the network runs. */
 typedef struct Fixed {
     int rank;
@@ -45,18 +47,27 @@ typedef struct Drawn {
     double scale;  /* a factor of them */
 } Drawn;
 
+/* Whole numbers for each image of a batch whose size is open. */
+typedef struct Places {
+    int rank;
+    int64_t dims[NET_FILE_RANK], count; /* the first is BATCH_SIZE; numbers of one image */
+    double *first, step;                /* those of the first image, owned by the walk; what each image adds to them */
+} Places;
+
 typedef enum Known {
     KNOWN_NOT,
     KNOWN_LOST /* by a node that is refused */,
     KNOWN_FIXED,
     KNOWN_LATER /* of fixed ones, but not computed here: an op may do it */,
     KNOWN_DRAWN,
+    KNOWN_PLACES,
     KNOWN_ACTIVE
 } Known;
 typedef struct OnnxItem {
     Known known;
     Fixed fixed;
     Drawn drawn;
+    Places places;
     Active active;
     const OnnxNode *late; /* KNOWN_LATER: the first node that was not computed */
 } OnnxItem;
@@ -244,6 +255,10 @@ double fixed_at(const Fixed *fixed, int64_t i);
 bool fixed_all_are(const Fixed *fixed, double value);
 /* Small integers: how many; -1 if they are more than `room` or none. */
 int fixed_ints(const Fixed *fixed, int64_t *to, int room);
+/* NumPy's broadcasting: the sizes dims[*rank] of a result, with those of an operand; false if they do not fit. Its element at place i of
+ * the result. */
+bool fixed_spread(const Fixed *fixed, int *rank, int64_t *dims);
+double fixed_spread_at(const Fixed *fixed, int64_t i, int rank, const int64_t *dims);
 /* The sizes that a Reshape, an Expand or a ConstantOfShape says of its output; -1: another node, or they are not known. */
 int fixed_shape(OnnxWalk *walk, const OnnxNode *node, int64_t dims[NET_FILE_RANK]);
 void fixed_from_tensor(OnnxTensor tensor, const char *name, Fixed *fixed);
@@ -305,6 +320,14 @@ Value elements_drop(OnnxWalk *w, Value x, double rate);
 /* Gives the branch of a sum stochastic depth, if that is asked for and the other term is what the branch is computed of: with rates that
  * rise in equal steps, from 0 of the first of these sums to the option's of the last. */
 void residual_sum(OnnxWalk *w, const OnnxNode *node, Value term[2]);
+
+/* ---- onnx_places.c */
+
+/* False if the node neither counts the images of a batch nor computes anything of their count. */
+bool places_node(OnnxWalk *w, const OnnxNode *node);
+const Places *walk_places(OnnxWalk *w, const OnnxNode *node, int k);
+/* Whether these are the places of all elements of a value, in their order. */
+bool places_in_order(const Places *places);
 
 /* ---- onnx_views.c: what moves no number */
 

@@ -251,6 +251,73 @@ TEST(test_strided_view)
     refused(strided(SIZES(3, 4, 5, 0, 1, 2)), ERR_ARG, "all elements of its operand in their order");
 }
 
+/* The same with a batch that is open: the place of image i is `apart` * i, of each of its numbers `inner` and `start` more. */
+static OnnxMaker *strided_open(int64_t apart, int64_t inner, int64_t start)
+{
+    OnnxMaker *m = maker_start(SIZES(-1, 3, 8, 8), "logits");
+    maker_node(m, "GlobalAveragePool", "x", "mean");
+    maker_node(m, "Reshape", "mean all", "line");
+    maker_whole(m, "all", 1, SIZES(-1));
+    maker_node(m, "Shape", "x", "s");
+    maker_node(m, "Gather", "s zero", "images");
+    maker_whole_of(m, "zero", 0, NULL, SIZES(0));
+    maker_whole_of(m, "one", 0, NULL, SIZES(1));
+    maker_node(m, "Range", "zero images one", "i");
+    maker_whole_of(m, "apart", 0, NULL, SIZES(apart));
+    maker_node(m, "Mul", "i apart", "at");
+    maker_node(m, "Unsqueeze", "at behind", "wide");
+    maker_whole(m, "behind", 3, SIZES(1, 2, 3));
+    maker_whole_of(m, "c", 4, SIZES(1, 3, 1, 1), SIZES(start, start + inner, start + 2 * inner));
+    maker_node(m, "Add", "wide c", "indices");
+    maker_node(m, "Gather", "line indices", "view");
+    maker_node(m, "Flatten", "view", "flat");
+    maker_node(m, "Gemm", "flat fc.weight", "logits");
+    maker_floats(m, "fc.weight", 2, SIZES(3, 5));
+    return m;
+}
+
+/* x[:] += y: a count of the images, `column` beside it, says where y goes. */
+static OnnxMaker *scattered(const char *data, const char *start, const char *reduction)
+{
+    OnnxMaker *m = started();
+    maker_node(m, "Conv", "x w", "a");
+    maker_floats(m, "w", 4, SIZES(4, 3, 1, 1));
+    maker_node(m, "Conv", "x v", "b");
+    maker_floats(m, "v", 4, SIZES(4, 3, 1, 1));
+    maker_node(m, "Shape", "x", "s");
+    maker_node(m, "Gather", "s zero", "images");
+    maker_whole_of(m, "zero", 0, NULL, SIZES(0));
+    maker_whole_of(m, "one", 0, NULL, SIZES(1));
+    maker_node(m, "Range", "zero images one", "i");
+    for (int i = 0; i < 4; i++)
+        maker_whole(m, (const char *[]){"first", "second", "end", "step"}[i], 1,
+                    SIZES((int64_t[]){0, 1, INT64_MAX, 1}[i]));
+    maker_node(m, "Slice", start, "those");
+    maker_node(m, "Unsqueeze", "those behind", "places");
+    maker_whole(m, "behind", 1, SIZES(-1));
+    maker_node(m, "ScatterND", data, "y");
+    maker_text(m, "reduction", reduction);
+    return ended(m, 4);
+}
+
+TEST(test_views_of_an_open_batch)
+{
+    good(strided_open(3, 1, 0));
+    has_ops(0, "%0 = avg_pool(image) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%1 = dense(%0, fc.weight) -> 1x5x1x1 f32 (fc)\n");
+    refused(strided_open(4, 1, 0), ERR_ARG, "all elements of its operand in their order");
+    refused(strided_open(3, 2, 0), ERR_ARG, "all elements of its operand in their order");
+    refused(strided_open(3, 1, 3), ERR_ARG, "all elements of its operand in their order");
+    good(scattered("a places b", "i first end first step", "none"));
+    net_file_close(made);
+    static const char *const others[][3] = {{"a places b", "i second end first step", "none"},
+                                            {"a places b", "i first end first step", "add"},
+                                            {"a places x", "i first end first step", "none"},
+                                            {"i places b", "i first end first step", "none"}};
+    for (int i = 0; i < 4; i++)
+        refused(scattered(others[i][0], others[i][1], others[i][2]), ERR_ARG, "a count of the images is known in");
+}
+
 /* Everything that has no counterpart, at once. */
 TEST(test_refusals)
 {
