@@ -24,7 +24,7 @@ static Places *places_give(OnnxWalk *w, const OnnxNode *node, Places made)
         if (__builtin_mul_overflow(made.count, made.dims[axis], &made.count)) made.count = NUMBERS_MAX + 1;
     if (made.count > NUMBERS_MAX)
         walk_refuse(w, node, "it makes a constant of more than %d numbers for each image", NUMBERS_MAX);
-    else if ((made.first = walk_memory(w, (size_t)made.count, sizeof *made.first)))
+    else if ((made.first = walk_memory(w, (size_t)made.count + 1, sizeof *made.first)))
         *item = (OnnxItem){.known = KNOWN_PLACES, .places = made};
     return item->known == KNOWN_PLACES ? &item->places : NULL;
 }

@@ -40,7 +40,7 @@ static void drawn_give(OnnxWalk *w, const OnnxNode *node, Drawn drawn)
 static void uniform_draw(OnnxWalk *w, const OnnxNode *node)
 {
     const OnnxItem *item = walk_in(w, node, 0);
-    const Fixed *like = item->known == KNOWN_FIXED || item->known == KNOWN_LATER ? &item->fixed : NULL;
+    const Fixed *like = item && (item->known == KNOWN_FIXED || item->known == KNOWN_LATER) ? &item->fixed : NULL;
     const Active *value = walk_active(w, node, 0);
     int rank = like ? like->rank : value ? value->order.rank : 0;
     Drawn drawn = {.rank = rank, .image = 1, .keep = -1, .scale = 1};

@@ -2,6 +2,8 @@
 """Compare networks that towers reads from ONNX files with PyTorch's, and print the tables of docs/results/networks.md.
 
 Usage: PYTHON_WITH_THE_PACKAGES scripts/parity/networks.py run BUILD RECORDS [--most N] [NAME]...   one process a network; appends to RECORDS
+       ... scripts/parity/networks.py run BUILD RECORDS --guide [NAME]...     only as the line of docs/guide/your_network.md exports them; logits
+       ... scripts/parity/networks.py guide RECORDS docs/results/networks.md  the section of these anew
        ... scripts/parity/networks.py page RECORDS > docs/results/networks.md
        ... scripts/parity/networks.py fill RECORDS docs/results/networks.md   only the rows of these networks anew
        ... scripts/parity/networks.py empty docs/results/networks.md          networks whose gradients were not measured
@@ -29,6 +31,7 @@ SIDES = {"alexnet": 224, "vgg": 224, "inception_v3": 128, "timm:inception": 160,
 VITS = ("vit_", "swin_", "maxvit")  # attention
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 FORMS = ("script", "dynamo unoptimized", "dynamo")
+GUIDE, GUIDE_FORM = "## By the guide's own line", "dynamo unoptimized"
 TIMM = """resnet18 resnet26d resnet50 seresnet50 ecaresnet26t resnext50_32x4d seresnext26d_32x4d skresnet18 resnest14d res2net50_26w_4s
 res2next50 gcresnet50t resnetblur50 resnetaa50 resnetv2_50 resnetv2_50x1_bit wide_resnet50_2 resnet33ts eca_resnet33ts gcresnet33ts
 seresnet33ts resnext26ts lambda_resnet26t densenet121 densenetblur121d dpn48b dpn68 dla34 dla46_c dla60_res2net hrnet_w18_small vgg11
@@ -162,13 +165,13 @@ def trained(build, network, side, path, work):
     return found | {"steps": distance(ours_p, p64, g64), "torch_steps": distance(p32, p64, g64)}
 
 
-def one(build, name, most):
+def one(build, name, most, forms):
     warnings.filterwarnings("ignore")
     network, side = network_of(name), side_of(name)
     parameters = sum(p.numel() for p in network.parameters())
     found, before = {"verdict": "not exported"}, {}
     with tempfile.TemporaryDirectory() as work:
-        for form in FORMS:
+        for form in forms:
             if not exported(network, side, form, f"{work}/net.onnx"):
                 continue
             if "reasons" in found:
@@ -197,12 +200,12 @@ def torchvision_names():
     return [name for name in names if not name.startswith(VITS)]
 
 
-def run(build, records, names, most):
+def run(build, records, names, most, forms):
     """Each in a process of its own, which begins with the packages read already."""
     packages, processes = packages_of(), multiprocessing.get_context("fork")
     for name in names or torchvision_names() + [f"timm:{name}" for name in TIMM]:
         answers = processes.SimpleQueue()
-        process = processes.Process(target=lambda: answers.put(one(build, name, most)))
+        process = processes.Process(target=lambda: answers.put(one(build, name, most, forms)))
         process.start()
         process.join(SECONDS)
         why = "took too long" if process.is_alive() else "its process ended"
@@ -260,6 +263,8 @@ def rows_of(lines):
     """{name: the number of its line} of a page."""
     found, prefix = {}, ""
     for at, line in enumerate(lines):
+        if line == GUIDE:
+            break
         prefix = "timm:" if line == "## timm" else prefix
         if line.startswith("| ") and not line.startswith("| network |"):
             found[prefix + line.split(" | ")[0][2:]] = at
@@ -283,16 +288,36 @@ def fill(records, page):
         to.write("\n".join(lines))
 
 
+def guide(records, page):
+    """The section about one form of the exporter: how many load, and why the others do not."""
+    found, text = {}, open(page).read()
+    for line in open(records):
+        record = json.loads(line)
+        if record.get("form", GUIDE_FORM) != GUIDE_FORM or record["packages"] not in text.split("\n")[2]:
+            sys.exit(f"{records}: {record['name']} is of another form or of other packages than {page}")
+        found[record["name"]] = record
+    verdicts = [r["verdict"] for r in found.values()]
+    rows = [f"| {r['name'].replace('timm:', 'timm: ')} | {r['verdict']} | {'; '.join(r.get('reasons', [])).replace('|', '/')} |"
+            for _, r in sorted(found.items()) if r["verdict"] != "loads"]
+    lines = [GUIDE, "", f"The tables above have the first form of the exporter whose file is read. The line of [the guide](../guide/your_network.md) is the form "
+             f"`{GUIDE_FORM}` with the batch open, and each exporter writes what another one does not. Of {len(found)} networks that were exported by it and compared "
+             f"by their logits: {counted(verdicts)}. Those that do not load:", "", "| network | verdict | why |", "|---|---|---|", *rows]
+    with open(page, "w") as to:
+        to.write(text.split(f"\n{GUIDE}\n")[0].rstrip() + "\n\n" + "\n".join(lines) + "\n")
+
+
 def empty(page):
     lines = open(page).read().split("\n")
     print("\n".join(name for name, at in rows_of(lines).items() if lines[at].split(" | ")[1] == "loads" and "|  |  |" in lines[at]))
 
 
 def arguments_run(build, records, *names):
-    most = TRAINED_MOST
+    most, forms = TRAINED_MOST, FORMS
+    if names[:1] == ("--guide",):
+        most, forms, names = 0, (GUIDE_FORM,), names[1:]
     if names[:1] == ("--most",):
         most, names = int(names[1]), names[2:]
-    run(build, records, names, most)
+    run(build, records, names, most, forms)
 
 
 if __name__ == "__main__":
@@ -300,6 +325,8 @@ if __name__ == "__main__":
         arguments_run(*sys.argv[2:])
     elif sys.argv[1:2] == ["fill"] and len(sys.argv) == 4:
         fill(sys.argv[2], sys.argv[3])
+    elif sys.argv[1:2] == ["guide"] and len(sys.argv) == 4:
+        guide(sys.argv[2], sys.argv[3])
     elif sys.argv[1:2] == ["empty"] and len(sys.argv) == 3:
         empty(sys.argv[2])
     elif sys.argv[1:2] == ["page"] and len(sys.argv) == 3:
