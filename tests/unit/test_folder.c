@@ -392,6 +392,8 @@ TEST_WITH(test_paths, set_up, scratch_drop)
 {
     char path[PATH_BYTES], where[PATH_BYTES], *paths[] = {path};
     Source *s = NULL;
+    Bytes bytes = {0};
+    int32_t label;
     folder_make("real/below");
     folder_make("linked");
     file_make("real/below/1.pgm", 1);
@@ -399,10 +401,13 @@ TEST_WITH(test_paths, set_up, scratch_drop)
     assert_int_equal(symlink("../real", path), 0);
     scratch_path(path, "set/linked/2.pgm");
     assert_int_equal(symlink("nowhere", path), 0);
+    scratch_path(path, "set/linked/pipe.jpg");
+    assert_int_equal(mkfifo(path, 0600), 0);
     scratch_path(path, "link");
     assert_int_equal(symlink("set/linked", path), 0);
     if (paths_source_open(paths, 1, &s) != OK) fail_msg("%s", status_message());
-    assert_int_equal(source_info(s)->count, 2); /* the link to nowhere is a damaged image, not left out */
+    assert_int_equal(source_info(s)->count, 3); /* the link to nowhere and the pipe are damaged images, not left out */
+    assert_fails(source_read(s, 2, &bytes, &label), ERR_FORMAT, "not a regular file");
     source_where(s, 1, where, sizeof where);
     assert_non_null(strstr(where, "link/folder/below/1.pgm"));
     source_close(s);
@@ -562,6 +567,18 @@ TEST_WITH(test_refused, set_up, scratch_drop)
     assert_int_equal(symlink("nowhere", path), 0);
     refused(SPLIT_TRAIN, 0, ERR_FORMAT, "2.jpg': a broken symbolic link");
     assert_int_equal(unlink(path), 0);
+    static const char *const nowhere[] = {"train/b/more", "train/c", "val/c.d"}; /* folders of a disk that is away */
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(path_join(to, set, nowhere[i]), OK);
+        assert_int_equal(symlink("/nowhere", to), 0);
+        refused(i < 2 ? SPLIT_TRAIN : SPLIT_VAL, 0, ERR_FORMAT, "': a broken symbolic link");
+        assert_non_null(strstr(status_message(), nowhere[i]));
+        assert_int_equal(unlink(to), 0);
+    }
+    assert_int_equal(path_join(to, set, "train/c"), OK);
+    assert_int_equal(symlink("/nowhere", to), 0);
+    refused(SPLIT_VAL, 0, ERR_FORMAT, "train/c': a broken symbolic link"); /* whose classes are those of the training */
+    assert_int_equal(unlink(to), 0);
     assert_int_equal(symlink("2.jpg", path), 0);
     refused(SPLIT_TRAIN, 0, ERR_FORMAT, "2.jpg' is a circular symbolic link");
     assert_int_equal(unlink(path), 0);

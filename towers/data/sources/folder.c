@@ -3,6 +3,7 @@
 #include "towers/data/sources/folder.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <xxhash.h>
 
 #include "kernels/base/array.h"
@@ -62,7 +63,20 @@ static const char *leftover_entry(int at, const struct dirent *entry)
     return leftover_of(entry->d_name, is_directory(at, entry));
 }
 
-/* `skips`, if not NULL, receives the images that lie beside the folders, and what is left out. */
+/* An entry behind its link; *there is false if it was removed meanwhile. What a link that leads nowhere stands for, a class or a folder
+ * of images on a disk that is away, cannot be known; to leave it out would train on the rest as if it were all. */
+static Status entry_examine(int at, const char *path, const char *name, struct stat *info, bool *there)
+{
+    *there = fstatat(at, name, info, 0) == 0;
+    if (*there) return OK;
+    int error = errno;
+    if (error == ELOOP) return FAIL(ERR_FORMAT, "'%s/%s' is a circular symbolic link", path, name);
+    if (error != ENOENT) return FAIL(ERR_IO, "'%s/%s': %s", path, name, strerror(error));
+    if (fstatat(at, name, info, AT_SYMLINK_NOFOLLOW) != 0) return OK;
+    return FAIL(ERR_FORMAT, "'%s/%s': a broken symbolic link", path, name);
+}
+
+/* `skips`, if not NULL, receives the images that lie beside the folders, and what is left out; links that lead nowhere are refused. */
 static Status subfolders(const char *path, Names *names, Skips *skips)
 {
     Status st = OK;
@@ -71,8 +85,12 @@ static Status subfolders(const char *path, Names *names, Skips *skips)
     const struct dirent *entry;
     while (st == OK && (errno = 0, entry = readdir(directory)) != NULL) {
         const char *name = entry->d_name, *leftover = leftover_entry(dirfd(directory), entry);
-        bool folder = is_directory(dirfd(directory), entry);
+        bool folder = is_directory(dirfd(directory), entry), there = true;
+        struct stat info;
         if (is_dots(name) || (leftover && !skips)) continue;
+        if (skips && !folder && !leftover && entry->d_type != DT_REG)
+            st = entry_examine(dirfd(directory), path, name, &info, &there);
+        if (st != OK || !there) continue;
         if (leftover)
             st = skips_add(skips, SKIP_FOREIGN, leftover, path, name);
         else if (folder)
@@ -143,13 +161,9 @@ static Status folder_walk(Walk *walk, const char *path, const char *folder, int 
 static Status entry_take(Walk *walk, int at, const char *path, const char *folder, const char *name, int depth)
 {
     struct stat info;
-    bool image = ending_is_image(name);
-    if (fstatat(at, name, &info, 0) != 0) {
-        if (errno == ELOOP) return FAIL(ERR_FORMAT, "'%s/%s' is a circular symbolic link", path, name);
-        if (errno == ENOENT && !image) return OK;
-        return FAIL(errno == ENOENT ? ERR_FORMAT : ERR_IO, "'%s/%s': %s", path, name,
-                    errno == ENOENT ? "a broken symbolic link" : strerror(errno));
-    }
+    bool image = ending_is_image(name), there;
+    TRY(entry_examine(at, path, name, &info, &there));
+    if (!there) return OK;
     if (S_ISDIR(info.st_mode)) {
         char below[PATH_BYTES], whole[PATH_BYTES];
         if (snprintf(below, sizeof below, "%s%s/", folder, name) >= PATH_BYTES)
@@ -480,13 +494,13 @@ static Status index_build(const SourceConfig *config, const Tree *tree, const ch
     Status st = OK;
     Names classes = {0}, train = {0};
     Scan scan = {0};
-    Skips skips = {0};
+    Skips skips = {0}, beside_train = {0};
     IndexBuilder builder = {0};
     int32_t *map = NULL;
     TRY_OUT(index_watched_add(&builder, tree->root));
     TRY_OUT(index_watched_add(&builder, tree->train));
     TRY_OUT(class ? names_add(&classes, class) : subfolders(tree->root, &classes, &skips));
-    TRY_OUT(class ? names_add(&train, class) : subfolders(tree->train, &train, NULL));
+    TRY_OUT(class ? names_add(&train, class) : subfolders(tree->train, &train, &beside_train));
     if (!config->unlabeled) TRY_OUT(parts_check(tree->root, &classes));
     TRY_OUT(classes_find(tree, &classes, &train, &map));
     TRY_OUT(scan_open(config, tree->root, &classes, &scan));
@@ -504,6 +518,7 @@ static Status index_build(const SourceConfig *config, const Tree *tree, const ch
 out:
     if (scan.classes) scan_close(&scan);
     skips_free(&skips);
+    skips_free(&beside_train);
     index_builder_free(&builder);
     names_free(&classes);
     names_free(&train);

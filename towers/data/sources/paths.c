@@ -45,7 +45,8 @@ static Status folder_add(PathsSource *p, char *path)
             st = FAIL(ERR_IO, "cannot read '%s': %s", entry->fts_path, strerror(entry->fts_errno));
         if (entry->fts_info == FTS_DC)
             st = FAIL(ERR_FORMAT, "'%s' is a symbolic link to a folder that contains it", entry->fts_path);
-        bool file = entry->fts_info == FTS_F || entry->fts_info == FTS_SLNONE;
+        /* a pipe under the name of an image is a damaged image, not left out */
+        bool file = entry->fts_info == FTS_F || entry->fts_info == FTS_SLNONE || entry->fts_info == FTS_DEFAULT;
         if (file && ending_is_image(entry->fts_name))
             st = names_add(&p->paths, entry->fts_path);
         else if (file && entry->fts_name[0] == '.')
