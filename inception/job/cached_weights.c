@@ -3,15 +3,13 @@
 
 #include "inception/job/download.h"
 #include "inception/job/progress_line.h"
+#include "kernels/base/cache_home.h"
 
 Status cache_folder(const char *kind, char path[PATH_BYTES])
 {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    bool given = cache && *cache == '/';
-    if (!given && (!home || !*home))
-        return FAIL(ERR_ARG, "there is no place for downloads: neither XDG_CACHE_HOME nor HOME is set");
-    if (snprintf(path, PATH_BYTES, "%s%s/towers/%s", given ? cache : home, given ? "" : "/.cache", kind) >=
-        PATH_BYTES - 64)
+    char home[PATH_BYTES];
+    if (!cache_home(home, sizeof home)) return FAIL(ERR_ARG, "there is no place for downloads: " CACHE_HOME_ASKED);
+    if (snprintf(path, PATH_BYTES, "%s/towers/%s", home, kind) >= PATH_BYTES - 64)
         return FAIL(ERR_ARG, "the path of the cache is too long");
     return OK;
 }

@@ -5,9 +5,9 @@
 #include "inception/options/options.h"
 #include "towers/files/files.h"
 
-/* The folder for downloads of a kind ("data"), which is not created. ERR_ARG if there is neither XDG_CACHE_HOME nor HOME. */
+/* The folder for downloads of a kind ("data"), which is not created. ERR_ARG without a cache_home. */
 NODISCARD Status cache_folder(const char *kind, char path[PATH_BYTES]);
-/* The folder is not created. ERR_ARG if there is neither XDG_CACHE_HOME nor HOME. */
+/* The folder is not created. ERR_ARG without a cache_home. */
 NODISCARD Status cached_path(const char *file, char path[PATH_BYTES]);
 /* The address of a row, or of its file below --mirror. */
 void cached_address(const Options *options, const PublishedRow *row, char address[PATH_BYTES]);

@@ -2,6 +2,7 @@
  * it. */
 #include "kernels/cuda/plan_cache.h"
 #include "kernels/base/array.h"
+#include "kernels/base/cache_home.h"
 #include "kernels/base/draft.h"
 #include "kernels/base/open.h"
 
@@ -30,15 +31,11 @@ struct PlanCache {
 /* The path of the file, its folders made; "" if that fails. */
 static void path_make(const char *libraries, char *path)
 {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     static const char *const folders[] = {"", "/towers", "/plans"};
-    path[0] = 0;
+    char home[PATH_BYTES / 2];
+    if (!cache_home(home, sizeof home)) goto none;
     Text text = text_start(path, PATH_BYTES);
-    if (cache && *cache == '/')
-        text_add(&text, "%s", cache);
-    else if (home && *home == '/')
-        text_add(&text, "%s/.cache", home);
-    if (text.used == 0 || text.used > PATH_BYTES / 2) goto none;
+    text_add(&text, "%s", home);
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         text_add(&text, "%s", folders[i]);
         if (mkdir(path, 0777) != 0 && errno != EEXIST) goto none;

@@ -67,6 +67,15 @@ refused() {
     [[ ! -s $out ]] || complain "towers $*: wrote $(cat "$out")"
 }
 
+# A home that is no whole path would be another folder in each working directory, so nothing is made there.
+for home in home . ""; do
+    for where in "" cache; do
+        XDG_CACHE_HOME=$where HOME=$home refused 2 "there is no place for downloads: neither XDG_CACHE_HOME nor HOME is the whole path" fetch \
+            "$base/good/$name" --sha256 "$digest"
+    done
+done
+[[ ! -e home && ! -e .cache && ! -e cache/towers ]] || complain "a home that is no whole path makes folders: $(ls -A)"
+
 fetched "$base/good/$name" "$name"
 fetched "$base/good/$big" "$big"
 rm "$cache/$big"

@@ -631,6 +631,31 @@ TEST_WITH(test_tick_of_a_change, set_up, scratch_drop)
     }
 }
 
+/* A relative one would be another folder in each working directory. */
+TEST_WITH(test_cache_is_a_whole_path, set_up, scratch_drop)
+{
+    static const struct {
+        const char *cache, *home, *found;
+    } cases[] = {{"/c", "/h", "/c/towers/index"},
+                 {"c", "/h", "/h/.cache/towers/index"},
+                 {"", "/h", "/h/.cache/towers/index"},
+                 {NULL, "/h", "/h/.cache/towers/index"},
+                 {NULL, "h", NULL},
+                 {"c", ".", NULL},
+                 {NULL, "", NULL},
+                 {NULL, NULL, NULL}};
+    char kept[PATH_BYTES], folder[PATH_BYTES], name[INDEX_NAME_BYTES];
+    snprintf(kept, sizeof kept, "%s", getenv("HOME") ? getenv("HOME") : "/");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cases[i].cache ? setenv("XDG_CACHE_HOME", cases[i].cache, 1) : unsetenv("XDG_CACHE_HOME");
+        cases[i].home ? setenv("HOME", cases[i].home, 1) : unsetenv("HOME");
+        bool found = index_cache_name((const uint64_t[2]){1, 2}, "index", folder, sizeof folder, name);
+        assert_int_equal(found, cases[i].found != NULL);
+        if (found) assert_string_equal(folder, cases[i].found);
+    }
+    setenv("HOME", kept, 1);
+}
+
 TEST_WITH(test_index_damage, set_up, scratch_drop)
 {
     const uint64_t key[2] = {1, 2}, other[2] = {1, 3};

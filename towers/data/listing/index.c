@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include "kernels/base/array.h"
+#include "kernels/base/cache_home.h"
 #include "kernels/base/open.h"
 #include "towers/files/files.h"
 
@@ -173,10 +174,9 @@ void index_unmap(Index *index)
 bool index_cache_name(const uint64_t key[2], const char *ending, char *directory, size_t room,
                       char name[INDEX_NAME_BYTES])
 {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    bool given = cache && *cache == '/';
-    if (!given && (!home || !*home)) return false;
-    int n = snprintf(directory, room, "%s%s/towers/index", given ? cache : home, given ? "" : "/.cache");
+    char home[PATH_BYTES];
+    if (!cache_home(home, sizeof home)) return false;
+    int n = snprintf(directory, room, "%s/towers/index", home);
     snprintf(name, INDEX_NAME_BYTES, "%016" PRIx64 "%016" PRIx64 ".%s", key[0], key[1], ending);
     return n < (int)room - INDEX_NAME_BYTES - 1;
 }
