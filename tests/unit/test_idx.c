@@ -397,6 +397,15 @@ TEST_WITH(test_own_classes_refused, scratch_make, scratch_drop)
     expect_no_set(scratch, ERR_FORMAT, "classes.txt': line 2: expected the name of class 1, found nothing");
     write_text(scratch, "classes.txt", "cat\nd\tg\nowl\n");
     expect_no_set(scratch, ERR_FORMAT, "line 2: expected the name of class 1, found control characters");
+    write_text(scratch, "classes.txt", "cat\rdog\nowl\n");
+    expect_no_set(scratch, ERR_FORMAT,
+                  "line 1: expected the name of class 0, found control characters: expected UTF-8");
+    write_text(scratch, "classes.txt", "# the classes\ncat\ndog\nowl\n");
+    expect_no_set(scratch, ERR_FORMAT, "line 1: '# the classes' looks like a comment");
+    static const char wide[] = "cat\0\ndog\nowl\n";
+    scratch_path(path, "classes.txt");
+    assert_int_equal(file_replace(path, wide, sizeof wide - 1), OK);
+    expect_no_set(scratch, ERR_FORMAT, "line 1: expected the name of class 0, found control characters");
     write_text(scratch, "classes.txt", "2: cat\n1: dog\n0: owl\n");
     expect_no_set(scratch, ERR_FORMAT, "line 1: '2: cat' has another number than its place says");
     write_text(scratch, "classes.txt", "0,cat\n2,dog\n1,owl\n");

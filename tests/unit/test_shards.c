@@ -231,6 +231,8 @@ TEST_WITH(test_few_samples_of_many_classes, scratch_and_cache_make, scratch_drop
     Source *s = opened(path, SPLIT_TRAIN, 0.1);
     assert_int_equal(source_info(s)->classes, 1200);
     source_close(s);
+    assert_int_equal(file_replace(names, "cat\ndog\n", 8), OK);
+    refused(path, SPLIT_TRAIN, 0.1, ERR_FORMAT, "classes.txt names 2 classes");
 }
 
 /* The index is used while the shards are as they were; a changed shard is named, and indexed again by the next run. */

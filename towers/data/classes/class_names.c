@@ -15,13 +15,16 @@ Status class_names_set(Names *names, int count, const char *const *from)
     return st;
 }
 
-/* Remove the line's end, which may be another system's; -1 if the line contains control characters. */
-static int line_trim(char *line)
+/* Remove the end of a line of so many bytes, which may be another system's; the length that is left, -1 if the line contains control
+ * characters: a NUL of UTF-16, or a CR that alone ends lines. What is behind them would be lost. */
+static int line_trim(char *line, size_t bytes)
 {
-    line[strcspn(line, "\r\n")] = 0;
-    for (const char *at = line; *at; at++)
-        if ((unsigned char)*at < ' ' || *at == 0x7f) return -1;
-    return (int)strlen(line);
+    if (bytes && line[bytes - 1] == '\n') bytes--;
+    while (bytes && line[bytes - 1] == '\r') bytes--;
+    line[bytes] = 0;
+    for (size_t i = 0; i < bytes; i++)
+        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f) return -1;
+    return (int)bytes;
 }
 
 #define NUMBERED "labels.txt" /* by TF-Slim: "0:daisy" */
@@ -69,17 +72,22 @@ static Status names_read(FILE *from, const char *path, int most, Names *names)
     size_t room = 0;
     bool numbered = false;
     const char *slash = strrchr(path, '/');
-    while (st == OK && getline(&line, &room, from) > 0) {
+    for (ssize_t bytes; st == OK && (bytes = getline(&line, &room, from)) > 0;) {
         char *text = line + (names->count ? 0 : utf8_mark(line));
-        int length = line_trim(text);
+        int length = line_trim(text, (size_t)(line + bytes - text));
         if (!names->count) numbered = !strcmp(slash ? slash + 1 : path, NUMBERED) && !strncmp(text, "0:", 2);
         const char *own = length < 1 ? text : name_behind(text, names->count, numbered);
-        if (!own || (numbered && !*own))
+        if (length >= 0 && !names->count && !strncmp(text, "# ", 2))
+            st = FAIL(ERR_FORMAT,
+                      "'%s': line 1: '%.100s' looks like a comment, but each line is the name of a class: remove it",
+                      path, text);
+        else if (!own || (numbered && !*own))
             st = FAIL(ERR_FORMAT, "'%s': line %d: expected \"%d:\" and the name of this class, as in the lines above",
                       path, names->count + 1, names->count);
         else if (length < 1)
             st = FAIL(ERR_FORMAT, "'%s': line %d: expected the name of class %d, found %s", path, names->count + 1,
-                      names->count, length ? "control characters" : "nothing");
+                      names->count,
+                      length ? "control characters: expected UTF-8, and lines that end in LF or CR LF" : "nothing");
         else if (names->count == most)
             st = FAIL(ERR_FORMAT, "'%s': expected at most %d classes, one per line", path, most);
         else {

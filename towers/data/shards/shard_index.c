@@ -290,9 +290,10 @@ static Status label_check(const ShardSet *set, const ShardList *list, const Samp
         return FAIL(ERR_FORMAT, "'%s': %s at offset %" PRIu64 " has label %d, but labels begin with 1 (--label-base)",
                     list->path, list->found.parts.strings + sample->name, sample->offset, sample->label);
     if (sample->label - first < classes) return OK;
-    return FAIL(ERR_FORMAT, "'%s': %s at offset %" PRIu64 " has label %d, but %s %" PRId64 " classes", list->path,
+    bool listed = *set->classes;
+    return FAIL(ERR_FORMAT, "'%s': %s at offset %" PRIu64 " has label %d, but %s%s %" PRId64 " classes", list->path,
                 list->found.parts.strings + sample->name, sample->offset, sample->label,
-                *set->classes ? set->classes : "the training samples have", classes);
+                listed ? set->classes : "the training samples have", listed ? " names" : "", classes);
 }
 
 /* Labels without names are those of the training samples. */
