@@ -149,7 +149,7 @@ static double seconds_of(const Run *run)
 
 void run_row_of(const Run *run, const char *path, const char *name, RunRow *row)
 {
-    *row = (RunRow){.kind = NOT_SCORED, .score = ABSENT, .seconds = ABSENT};
+    *row = (RunRow){.kind = NOT_SCORED, .score = ABSENT, .seconds = ABSENT, .step = STEP_UNKNOWN};
     snprintf(row->name, sizeof row->name, "%s", name);
     json_t *environment = json_of_run(path, "env.json");
     word_copy(environment, "model", row->model, sizeof row->model);
@@ -208,23 +208,25 @@ static int in_order(const void *a, const void *b, void *order)
 
 static void row_print(const RunRow *row, int name_width, FILE *to)
 {
-    char score[48] = "-", time[32] = "-";
+    char score[48] = "-", time[32] = "-", step[32] = "-";
+    if (row->step != STEP_UNKNOWN) snprintf(step, sizeof step, "%" PRId64, row->step);
     if (row->kind != NOT_SCORED) run_score_text(row->kind, row->score, score, sizeof score);
     if (isfinite(row->seconds)) {
         int64_t s = (int64_t)(row->seconds + 0.5);
         snprintf(time, sizeof time, "%" PRId64 ":%02" PRId64 ":%02" PRId64, s / 3600, s / 60 % 60, s % 60);
     }
-    text_printf(to, "%-*s  %-16s  %-11s %9" PRId64 "  %-18s %9s  %s%s%s\n", name_width, row->name, row->model,
-                row->state, row->step, score, time, row->started, *row->why ? "  " : "", row->why);
+    text_printf(to, "%-*s  %-16s  %-11s %9s  %-18s %9s  %s%s%s\n", name_width, row->name, row->model, row->state, step,
+                score, time, row->started, *row->why ? "  " : "", row->why);
 }
 
 static json_t *row_json(const RunRow *row)
 {
-    return json_pack("{s:o, s:i, s:o, s:o, s:o, s:o, s:I, s:s, s:o, s:o, s:o}", "run", json_text(row->name), "runs",
+    return json_pack("{s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o}", "run", json_text(row->name), "runs",
                      row->runs, "model", json_text(row->model), "state", json_text(row->state), "why",
                      json_text(row->why), "pid", row->pid ? json_integer(row->pid) : json_null(), "step",
-                     (json_int_t)row->step, "scored_by", run_score_name(row->kind), "score", json_finite(row->score),
-                     "seconds", json_finite(row->seconds), "started", json_text(row->started));
+                     row->step == STEP_UNKNOWN ? json_null() : json_integer(row->step), "scored_by",
+                     run_score_name(row->kind), "score", json_finite(row->score), "seconds", json_finite(row->seconds),
+                     "started", json_text(row->started));
 }
 
 static Status rows_emit(RunRow *rows, int count, RunOrder order, bool json, FILE *to)
@@ -281,7 +283,7 @@ static void sweep_row(const RunRow *runs, int count, const char *path, const cha
             row->started_at = run->started_at;
             memcpy(row->started, run->started, sizeof row->started);
         }
-        row->step += run->step;
+        if (run->step != STEP_UNKNOWN) row->step += run->step;
         failed += !strcmp(run->state, "failed");
         running += !strcmp(run->state, "running");
         stopped += !strcmp(run->state, "stopped");

@@ -21,15 +21,17 @@ void run_score(const Run *run, int64_t last_epoch, ScoreKind *kind, double *best
 /* The epoch of the best evaluation, whose weights and confusion matrix are kept; NULL if there was none. */
 const EpochRecord *run_best_epoch(const Run *run);
 
+enum { STEP_UNKNOWN = -1 }; /* the records cannot be read */
+
 /* A run in a list: state and why, best score, time. */
 typedef struct RunRow {
     char name[RUN_NAME_ROOM], model[RUN_WORD_ROOM], started[RUN_WORD_ROOM], state[RUN_WORD_ROOM], why[RUN_WHY_ROOM];
     ScoreKind kind;
     double score, seconds; /* NaN: not known */
     double started_at;     /* seconds since 1970; 0: not known */
-    int64_t step;
-    pid_t pid; /* of a run that goes on; 0: not known */
-    int runs;  /* of a sweep, whose best score and sums these are; 0: it is a run */
+    int64_t step;          /* or STEP_UNKNOWN */
+    pid_t pid;             /* of a run that goes on; 0: not known */
+    int runs;              /* of a sweep, whose best score and sums these are; 0: it is a run */
 } RunRow;
 /* `run`: NULL if its records could not be read. `name`: what to call it. */
 void run_row_of(const Run *run, const char *path, const char *name, RunRow *row);

@@ -41,6 +41,7 @@ sed -i -E 's/("started_at": [0-9]+)[.][0-9]+/\1.0/' runs/halted/env.json
 "$towers" runs --json >started.json || complain "runs in the order of their starts: $(cat err)"
 "$towers" runs --sort score --json >score.json && "$towers" runs --sort name >names || complain "orders"
 awk 'NR > 1 { print $1 }' names | sort -c || complain "not sorted by name: $(cat names)"
+grep -qE '^broken +fashion_cnn +finished +- +- +- ' names || complain "a run that cannot be read has numbers: $(grep broken names)"
 mkdir empty
 "$towers" runs empty 2>err && complain "a folder without runs was accepted"
 grep -q "'empty' has no run" err || complain "of an empty folder: $(cat err)"
@@ -112,6 +113,7 @@ def expect(good, what):
 living, runs, halted = rows('living.json'), rows('runs.json'), rows('halted.json')
 expect(living['lives']['state'] == 'running' and living['lives']['pid'] == int(open('runs/lives/.lock').read()), living['lives'])
 expect(living['one']['pid'] is None, living['one'])
+expect(runs['broken']['step'] is None and runs['broken']['score'] is None and 'metrics.jsonl' in runs['broken']['why'], runs['broken'])
 expect(runs['lives']['state'] == 'failed' and runs['lives']['why'], runs['lives'])
 expect(runs['resumed']['state'] == 'failed' and 'without a word' in runs['resumed']['why'], runs['resumed'])
 expect(json.load(open('runs/none # from x/outcome.json'))['outcome'] == runs['none # from x']['state'] == 'finished', 'no epochs')
