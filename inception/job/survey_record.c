@@ -9,7 +9,7 @@
 #include "towers/data/sources/findings.h"
 
 /* More images than this are looked at in part. A kind of finding has this many names in the record. */
-enum { LOOKED_MOST = 200000, DECODED = 256, EXAMPLES = 20, VERSION = 3, LINES = 3, KEY_TEXT = 512 };
+enum { LOOKED_MOST = 200000, DECODED = 256, EXAMPLES = 20, VERSION = 4, LINES = 3, KEY_TEXT = 512 };
 
 static void progress_show(void *context, int64_t done, int64_t all)
 {

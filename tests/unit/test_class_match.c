@@ -225,6 +225,12 @@ TEST(test_classes_alike)
     alike_in("1,10,01,0,00,2", "4: 1, 01: both are the number 1");
     alike_in("1,1 ,10", "2: 1, 1 : they differ in blanks or characters that are not seen");
     alike_in("0,1,2,10,100", "");
+    alike_in("2,1,x,1.0", "2: 1, 1.0: both are the number 1"); /* as pandas writes a column with gaps */
+    alike_in("1.0,1.0 ,1.00 ", "3: 1.0, 1.0 : they differ in blanks or characters that are not seen");
+    alike_in("+1,.5,-01.50,0.50,-1.5,1", "6: +1, 1: both are the number 1");
+    alike_in("-0,0.,.0", "3: -0, 0.: both are the number 0");
+    alike_in("123456789012,0123456789012.0", "2: 123456789012, 0123456789012.0: both are the number 123456789012");
+    alike_in("1.1,1.10.0,11,1.01,-1.1,1e0,1,-,.,+.,1.1a", "");
     alike_in("\xe7\x8c\xab,\xe7\x8a\xac,caf\xc3\xa9,cafe", "");
     Side many = {.list = {.count = 0}};
     static const char *names[65536];

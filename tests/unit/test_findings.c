@@ -115,25 +115,26 @@ TEST_WITH(test_each_kind, set_up, scratch_drop)
            "/val/b/plain-0.pgm");
     expect(root, 1, "in several classes", 2, "2 of 32 training images are in several classes (equal files)",
            "/train/b/plain-3.pgm");
-    expect(root, 2, "empty", 1, "1 of 32 training images are empty files", "/train/a/empty.jpg");
-    expect(root, 3, "without a header", 1, "1 of 6 evaluation images have no header of an image that can be read",
+    expect(root, 2, "classes without images", 1, "1 of 3 classes has no evaluation images: c", "c");
+    expect(root, 3, "empty", 1, "1 of 32 training images are empty files", "/train/a/empty.jpg");
+    expect(root, 4, "without a header", 1, "1 of 6 evaluation images have no header of an image that can be read",
            "/val/a/text.jpg");
-    expect(root, 4, "gray of 16 bits", 1,
+    expect(root, 5, "gray of 16 bits", 1,
            "1 of 32 training images are gray of 16 bits, of which 65535 becomes white; but the largest value of 1 that "
            "were decoded is at most 3327, so they are almost black: stretch them, as by 'mogrify -level 0,3327 FILE' "
            "(ImageMagick)",
            "/train/b/x-ray.pgm");
-    expect(root, 5, "stored rotated", 2,
+    expect(root, 6, "stored rotated", 2,
            "1 of 32 training images and 1 of 6 evaluation images are stored rotated (EXIF orientation) and stay",
            "/train/b/lying.jpg");
-    expect(root, 6, "of one color", 1, "1 of 32 training images have one color only", "/train/b/flat.pgm");
-    expect(root, 7, "tiny", 1, "1 of 32 training images have less than 16 pixels in width or height",
+    expect(root, 7, "of one color", 1, "1 of 32 training images have one color only", "/train/b/flat.pgm");
+    expect(root, 8, "tiny", 1, "1 of 32 training images have less than 16 pixels in width or height",
            "/train/b/small.pgm");
-    expect(root, 8, "copies", 1, "1 of 32 training images are copies of others of their class (equal files)",
+    expect(root, 9, "copies", 1, "1 of 32 training images are copies of others of their class (equal files)",
            "/train/c/3.pgm");
-    expect(root, 9, "small classes", 1, "1 of 3 classes has fewer than 10 training images, the smallest 3: c", "c");
-    expect(root, 10, "not-an-image", 1, "warning: 1 file is ignored (1 .txt), the first is", "/train/a/notes.txt");
-    assert_int_equal(json_array_size(json_object_get(root, "findings")), 11);
+    expect(root, 10, "small classes", 1, "1 of 3 classes has fewer than 10 training images, the smallest 3: c", "c");
+    expect(root, 11, "not-an-image", 1, "warning: 1 file is ignored (1 .txt), the first is", "/train/a/notes.txt");
+    assert_int_equal(json_array_size(json_object_get(root, "findings")), 12);
     json_decref(root);
 }
 
@@ -185,7 +186,9 @@ TEST_WITH(test_classes_without_names, set_up, scratch_drop)
         file_put(part ? "t10k-labels-idx1-ubyte" : "train-labels-idx1-ubyte", (const char *)labels, sizeof labels);
     }
     json_t *root = found_in(0, 1000, 10, "stay");
-    expect(root, 0, "small classes", 3, "3 of 3 classes have fewer than 10 training images, the smallest 1: class 1",
+    expect(root, 0, "classes without images", 7, "7 of 10 classes have no training images, the first: class 3",
+           "class 3");
+    expect(root, 1, "small classes", 3, "3 of 3 classes have fewer than 10 training images, the smallest 1: class 1",
            "class 0");
     json_decref(root);
 }
@@ -201,7 +204,8 @@ TEST_WITH(test_classes_that_look_alike, set_up, scratch_drop)
     expect(root, 0, "classes that look alike", 2,
            "2 of 3 classes have names that look like another's: 'Cat' and 'cat': they differ in upper and lower case",
            "Cat");
-    assert_int_equal(json_array_size(json_object_get(root, "findings")), 1);
+    expect(root, 1, "classes without images", 2, "2 of 3 classes have no evaluation images, the first: cat", "cat");
+    assert_int_equal(json_array_size(json_object_get(root, "findings")), 2);
     json_decref(root);
 }
 
@@ -210,7 +214,8 @@ TEST_WITH(test_bounds, set_up, scratch_drop)
 {
     plain_put(1000, 12, "train/a");
     plain_put(2000, 12, "train/b");
-    plain_put(3000, 10, "val/a");
+    plain_put(3000, 5, "val/a");
+    plain_put(4000, 5, "val/b");
     json_t *root = found_in(0, 1000, 10, "stay");
     assert_int_equal(json_array_size(json_object_get(root, "findings")), 0);
     json_decref(root);

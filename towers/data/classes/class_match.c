@@ -382,6 +382,27 @@ static int by_hash(const void *a, const void *b)
     return (x->class > y->class) - (x->class < y->class);
 }
 
+enum { PLAIN_BYTES = 64 };
+
+/* A decimal number as short as it can be written, "-1.5" for " -01.50": an integer became 1.0 when another program read a column with
+ * gaps. False: the name is no such number. */
+static bool number_plain(const char *name, char plain[PLAIN_BYTES])
+{
+    const char *digits = "0123456789", *begin = name + strspn(name, " ");
+    bool negative = *begin == '-';
+    begin += negative || *begin == '+';
+    size_t whole = strspn(begin, digits), point = begin[whole] == '.';
+    const char *fraction = begin + whole + point;
+    size_t part = point ? strspn(fraction, digits) : 0, zeros = strspn(begin, "0");
+    if (whole + part == 0 || whole + part > PLAIN_BYTES - 8 || fraction[part + strspn(fraction + part, " ")])
+        return false;
+    while (part && fraction[part - 1] == '0') part--;
+    bool none = zeros == whole; /* before the point */
+    snprintf(plain, PLAIN_BYTES, "%s%.*s%s%.*s", negative && !(none && !part) ? "-" : "",
+             none ? 1 : (int)(whole - zeros), none ? "0" : begin + zeros, part ? "." : "", (int)part, fraction);
+    return true;
+}
+
 static bool names_alike(const char *a, const char *b, char why[ALIKE_BYTES])
 {
     if (!*a || !*b) return false; /* a class without a name is none that a blank looks like */
@@ -390,8 +411,9 @@ static bool names_alike(const char *a, const char *b, char why[ALIKE_BYTES])
         return true;
     }
     if (look_alike(a, b, why)) return true;
-    if (number_of(a) < 0 || number_of(a) != number_of(b)) return false;
-    snprintf(why, ALIKE_BYTES, "both are the number %" PRId32, number_of(a));
+    char x[PLAIN_BYTES], y[PLAIN_BYTES];
+    if (!number_plain(a, x) || !number_plain(b, y) || strcmp(x, y) != 0) return false;
+    snprintf(why, ALIKE_BYTES, "both are the number %s", x);
     return true;
 }
 
@@ -416,8 +438,9 @@ Status classes_alike(const ClassList *list, int *count, int *left_out, int pair[
     HashedClass *hashed = calloc((size_t)list->count + 1, sizeof *hashed);
     if (!hashed) return FAIL(ERR_MEMORY, "no memory for the names of %d classes", list->count);
     for (int i = 0; i < list->count; i++) {
+        char plain[PLAIN_BYTES];
         const char *name = name_of(list, i);
-        if (number_of(name) >= 0) name = number_name(name);
+        if (number_plain(name, plain)) name = plain;
         hashed[i] = (HashedClass){look_alike_hash(name), i, false};
     }
     qsort(hashed, (size_t)list->count, sizeof *hashed, by_hash);

@@ -45,8 +45,8 @@ NODISCARD Status class_match(const ClassList *of, const ClassList *among, ClassR
 /* The class that a word of a file or option means: its name, or else its number, unless numbers are the names; -1: none. */
 int class_of_word(const ClassList *list, const char *word);
 
-/* How many classes have a name that equals or looks like that of another one of the list (look_alike.h), or is the same number ("1" and
- * "01"): mostly one class that was written in two ways. The first two are in `pair`, why in `why` (ALIKE_BYTES). *left_out: so many, whose names
+/* How many classes have a name that equals or looks like that of another one of the list (look_alike.h), or is the same number ("1",
+ * "01" and "1.0"): mostly one class that was written in two ways. The first two are in `pair`, why in `why` (ALIKE_BYTES). *left_out: so many, whose names
  * are of one length in letters that may be composed, were too many to compare. */
 NODISCARD Status classes_alike(const ClassList *list, int *count, int *left_out, int pair[2], char *why);
 

@@ -17,6 +17,7 @@ typedef enum FindingKind {
     KIND_SHARED,
     KIND_CONTRADICTION,
     KIND_ALIKE,
+    KIND_ABSENT,
     KIND_EMPTY,
     KIND_UNDECODABLE,
     KIND_DEEP,
@@ -31,7 +32,7 @@ typedef enum FindingKind {
 #define KIND_BIT(kind) (1u << (kind))
 #define SUSPECT KIND_BIT(KINDS) /* it may have one color: few bytes for its pixels */
 
-/* The name of each kind, and what is said of its images; NULL: kind_text, alike_add or few_add makes the sentence. */
+/* The name of each kind, and what is said of its images; NULL: kind_text, alike_add, absent_in or few_add makes the sentence. */
 static const struct {
     const char *name, *are;
 } kind_texts[KINDS] = {
@@ -40,6 +41,7 @@ static const struct {
                      " are also evaluation images (equal files): an evaluation that chose the weights has seen them"},
     [KIND_CONTRADICTION] = {"in several classes", " are in several classes (equal files)"},
     [KIND_ALIKE] = {"classes that look alike", NULL},
+    [KIND_ABSENT] = {"classes without images", NULL},
     [KIND_EMPTY] = {"empty", " are empty files"},
     [KIND_UNDECODABLE] = {"without a header", " have no header of an image that can be read"},
     [KIND_DEEP] = {"gray of 16 bits", NULL},
@@ -260,6 +262,8 @@ out:
 
 /* ---- in words */
 
+static const char *const part_names[SPLITS] = {"training", "evaluation", "test"};
+
 typedef struct Count {
     int64_t of[SPLITS];
     json_t *files; /* owned */
@@ -282,12 +286,11 @@ static void kind_count(const LookOver *l, FindingKind kind, Count *count)
 /* "186 of 490 training images and 3 of 90 evaluation images" */
 static void parts_text(const LookOver *l, const Count *count, Text *to)
 {
-    static const char *const names[SPLITS] = {"training", "evaluation", "test"};
     bool some = false, all = true;
     for (Split part = SPLIT_TRAIN; part < SPLITS; part++) {
         if (!count->of[part]) continue;
         text_add(to, "%s%" PRId64 " of %" PRId64 " %s images", some ? " and " : "", count->of[part],
-                 atomic_load(&l->looked[part]), names[part]);
+                 atomic_load(&l->looked[part]), part_names[part]);
         some = true;
         all &= atomic_load(&l->looked[part]) == source_info(l->config->part[part])->count;
     }
@@ -356,6 +359,48 @@ static Status alike_add(const LookOver *l, json_t *list)
     return finding_add(list, kind_texts[KIND_ALIKE].name, false, text, count, names);
 }
 
+/* Of so many classes of `split` that may have images: nothing is learned of one without training images, and no score says anything of
+ * one without others. `images`: of each class in that part; `among`: NULL, or the images of those that are looked at. */
+static Status absent_in(const LookOver *l, Split split, const int64_t *images, const int64_t *among, json_t *list)
+{
+    const SourceInfo *info = source_info(l->config->part[SPLIT_TRAIN]);
+    int64_t absent = 0, all = 0;
+    char number[24], first[256] = "", text[KIND_TEXT];
+    json_t *names = json_array();
+    for (int c = 0; c < info->classes; c++) {
+        if (among && !among[c]) continue;
+        all++;
+        if (images[c]) continue;
+        const char *name = name_of_class(info, c, number);
+        if (!absent) snprintf(first, sizeof first, "%.200s", name);
+        if (absent++ < l->config->examples) json_array_append_new(names, json_text(name));
+    }
+    snprintf(text, sizeof text, "%" PRId64 " of %" PRId64 " classes ha%s no %s images%s: %s", absent, all,
+             absent == 1 ? "s" : "ve", part_names[split], absent == 1 ? "" : ", the first", first);
+    if (absent) return finding_add(list, kind_texts[KIND_ABSENT].name, false, text, absent, names);
+    json_decref(names);
+    return OK;
+}
+
+static Status absent_add(const LookOver *l, json_t *list)
+{
+    const int classes = source_info(l->config->part[SPLIT_TRAIN])->classes;
+    int64_t *trained = calloc((size_t)classes + 1, sizeof *trained),
+            *images = calloc((size_t)classes + 1, sizeof *images);
+    Status st = trained && images ? OK : FAIL(ERR_MEMORY, "no memory for the images of %d classes", classes);
+    if (st == OK) source_classes_count(l->config->part[SPLIT_TRAIN], trained);
+    if (st == OK) st = absent_in(l, SPLIT_TRAIN, trained, NULL, list);
+    for (Split split = SPLIT_VAL; st == OK && split < SPLITS; split++) {
+        const Source *part = l->config->part[split];
+        if (!part || source_info(part)->classes != classes) continue;
+        source_classes_count(part, images);
+        st = absent_in(l, split, images, trained, list);
+    }
+    free(trained);
+    free(images);
+    return st;
+}
+
 static Status few_add(const LookOver *l, json_t *list)
 {
     const SourceInfo *info = source_info(l->config->part[SPLIT_TRAIN]);
@@ -407,7 +452,8 @@ static Status left_out_add(const LookOver *l, json_t *list)
 static Status list_make(const LookOver *l, json_t *list)
 {
     for (FindingKind kind = 0; kind < KIND_FEW; kind++) {
-        if (kind == KIND_ALIKE) TRY(alike_add(l, list)); /* no image is of this kind */
+        if (kind == KIND_ALIKE) TRY(alike_add(l, list)); /* no image is of these two kinds */
+        if (kind == KIND_ABSENT) TRY(absent_add(l, list));
         char text[KIND_TEXT];
         Text to = text_start(text, sizeof text);
         Count count;

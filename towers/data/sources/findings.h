@@ -1,6 +1,7 @@
 /* What is conspicuous about the images of a set before any of them is trained on: files that are empty or have no header of
  * an image, images that are stored rotated (EXIF), tiny, of one color, or gray of 16 bits, files of equal bytes (copies,
- * contradictions of classes, evaluation images that are also trained on, test images that are also evaluated on), classes of few images, and files that are left out.
+ * contradictions of classes, evaluation images that are also trained on, test images that are also evaluated on), classes of few images or of none,
+ * and files that are left out.
  *
  * Of files the first 64 KiB are read, of shards a part of the samples whole. Images are decoded only where their size lets
  * one suspect a single color, and some of 16 bits, whose range is found. */
