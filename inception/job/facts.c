@@ -116,6 +116,40 @@ static void environment_take(const char *path, json_t *facts)
     json_decref(root);
 }
 
+static Status whole_check(const json_t *facts, const char *path, const char *key)
+{
+    const char *text = json_word(facts, key);
+    int64_t number;
+    if (!text || (text_to_int(text, &number) == VALUE_OK && number >= 1 && number <= INT32_MAX)) return OK;
+    return FAIL(ERR_FORMAT, "'%s': its metadata %s is '%.32s': expected a whole number from 1 on", path, key, text);
+}
+
+/* What is no option, whose values are checked where they are applied: another word than this program writes would be taken for one of
+ * these. In files of other programs the keys may mean anything. */
+static Status facts_check(const json_t *facts, const char *path)
+{
+    static const struct {
+        const char *key, *word[4];
+    } rows[] = {
+        {"label_base", {"0", "1"}}, {"several_classes", {"true", "false"}}, {"crop", {"whole", "center", "fraction"}}};
+    if (!json_word(facts, "towers_version")) return OK;
+    TRY(whole_check(facts, path, "classes"));
+    TRY(whole_check(facts, path, "channels"));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *text = json_word(facts, rows[i].key);
+        char list[64];
+        Text words = text_start(list, sizeof list);
+        bool known = !text;
+        for (int k = 0; rows[i].word[k]; k++) {
+            known |= text && !strcmp(text, rows[i].word[k]);
+            text_add(&words, "%s%s", k ? " or " : "", rows[i].word[k]);
+        }
+        if (!known)
+            return FAIL(ERR_FORMAT, "'%s': its metadata %s is '%.32s': expected %s", path, rows[i].key, text, list);
+    }
+    return OK;
+}
+
 Status facts_read(const Options *o, const char *path, json_t **facts)
 {
     json_t *made = json_object();
@@ -124,6 +158,7 @@ Status facts_read(const Options *o, const char *path, json_t **facts)
     if (st == OK && !json_word(made, "mean")) st = table_take(o, path, made);
     if (st == OK && !(json_object_get(made, "class_names") && json_word(made, "label_base")))
         environment_take(path, made);
+    if (st == OK) st = facts_check(made, path);
     if (st == OK)
         *facts = made;
     else

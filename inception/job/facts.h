@@ -8,7 +8,8 @@
 
 /* An object of texts under the keys of about.h, of which only "class_names" is a list; owned by the caller. Empty if
  * nothing is known. `path` may be a file that does not exist: only its name is looked up then. Metadata are untrusted:
- * settings that are not plain, and names that are not a list of texts, are left out. */
+ * settings that are not plain, and names that are not a list of texts, are left out. ERR_FORMAT if a file of this program says what it
+ * never does. */
 NODISCARD Status facts_read(const Options *options, const char *path, json_t **facts);
 /* Nothing if the text is NULL or not plain (setting_is_plain). */
 void facts_put(json_t *facts, const char *key, const char *text);

@@ -273,14 +273,16 @@ size = struct.unpack("<Q", data[:8])[0]
 header, body = json.loads(data[8 : 8 + size]), data[8 + size :]
 lies = {"mean": ["nan", "1e99", "0.5,0.5", "x", "0.5\nlr: 1", ""], "std": ["0", "-1", "inf"], "img_size": ["-1", "9999999999", "40.5"], "model": ["resnet19", "../x", ""],
         "interpolation": ["none", "\u001b[31m"], "eval_resize": ["0", "99999999"], "exif": ["maybe"], "variant": ["nope"], "classes": ["0", "-4", "99999999999999999999"], "temperature": ["0", "-1", "nan", "x", "1e9", ""], "amp": ["perhaps"], "amp_dtype": ["int3"], "eval_crop": ["0", "2", "x"],
-        "class_names": ["[", "{}", "[1,2,3]", '["a"]', "[" * 100000, '["a\\u001b[31m", "b", "c"]'], "several_classes": ["perhaps"], "crop": ["left"]}
+        "class_names": ["[", "{}", "[1,2,3]", '["a"]', "[" * 100000, '["a\\u001b[31m", "b", "c"]'], "several_classes": ["perhaps"], "crop": ["left", "Center"],
+        "label_base": ["2", "x", "1.0"], "channels": ["0", "x", "3.0"]}
 count = 0
 for key, values in lies.items():
     for value in values:
         header["__metadata__"][key], kept = value, header["__metadata__"][key] if key in header["__metadata__"] else None
         text = json.dumps(header).encode()
         text += b" " * (-len(text) % 8)
-        open(f"lie-{count}.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + body)
+        name = "wrong" if key in ("classes", "label_base", "channels", "several_classes", "crop") else "lie"
+        open(f"{name}-{count}.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + body)
         del header["__metadata__"][key]
         if kept is not None:
             header["__metadata__"][key] = kept
@@ -297,6 +299,12 @@ for file in lie-*.safetensors; do
         grep -q $'\033' "$out" "$err" && complain "$command: passes control characters on"
     done
 done
+wrong=0
+for file in wrong-*.safetensors; do
+    refuses 3 "its metadata" "$towers" predict "$file" "$new" --device cpu
+    wrong=$((wrong + 1))
+done
+((wrong == 12)) || complain "$wrong files whose metadata are wrong"
 for file in cut-*.onnx; do
     timeout 60 "$towers" info "$file" >"$out" 2>"$err"
     [[ $? == 3 ]] && grep -qE "is (not an ONNX file|empty)" "$err" || complain "info $file: $(cat "$err")"
