@@ -32,15 +32,27 @@ static int32_t divisor_at_most(int32_t size, int32_t most)
     return divisor;
 }
 
+/* Of a size without such a divisor, windows that overlap: so long, each *stride behind the one before it, the last one at the end. Two
+ * of them may find the same number; whatever finds the largest of theirs takes it, and gives the gradient, once. */
+static int32_t overlapping(int32_t size, int32_t *stride)
+{
+    for (int32_t count = (size + LARGEST_OF - 1) / LARGEST_OF;; count++) {
+        *stride = size / count;
+        if (size - (count - 1) * *stride <= LARGEST_OF) return size - (count - 1) * *stride;
+    }
+}
+
 Value largest_pixel(Graph *g, Value x, Shape few)
 {
     for (Shape s = graph_shape(g, x); s.h > few.h || s.w > few.w; s = graph_shape(g, x)) {
         int32_t kh = few.h < s.h ? divisor_at_most(s.h, LARGEST_OF) : 1,
                 kw = few.w < s.w ? divisor_at_most(s.w, LARGEST_OF / kh) : 1;
-        if (kh * kw == 1)
-            kh = few.h < s.h ? s.h : 1, kw = few.w < s.w ? s.w : 1; /* a prime number that is too large: refused */
-        x = max_pool_window(g, x,
-                            (Window){.kh = kh, .kw = kw, .stride_h = kh < s.h ? kh : 1, .stride_w = kw < s.w ? kw : 1});
+        Window window = {.kh = kh, .kw = kw, .stride_h = kh < s.h ? kh : 1, .stride_w = kw < s.w ? kw : 1};
+        if (kh * kw == 1 && few.h < s.h)
+            window.kh = overlapping(s.h, &window.stride_h);
+        else if (kh * kw == 1)
+            window.kw = overlapping(s.w, &window.stride_w);
+        x = max_pool_window(g, x, window);
     }
     return x;
 }

@@ -336,6 +336,28 @@ TEST(test_sums)
     refused(ended(m, 3), ERR_ARG, "ReduceSum 'y': expected axes, known");
 }
 
+/* A maximum is found among 256 numbers at most; of a prime number more by windows that overlap. */
+TEST(test_largest_of_a_prime)
+{
+    OnnxMaker *m = started();
+    maker_node(m, "Conv", "x wide.weight", "a");
+    maker_floats(m, "wide.weight", 4, SIZES(257, 3, 1, 1));
+    maker_node(m, "ReduceMax", "a", "most");
+    maker_ints(m, "axes", 1, SIZES(1));
+    maker_node(m, "Mul", "x most", "y");
+    good(ended(m, 3));
+    trains(3);
+    has_ops(0, "%0 = conv(image, wide.weight) 1x1 -> 1x257x8x8 f32 (wide)\n"
+               "%1 = reshape(%0) -> 1x1x64x257 f32 (reshape)\n"
+               "%2 = max_pool(%1) 1x129/1x128 -> 1x1x64x2 f32 (max_pool)\n"
+               "%3 = max_pool(%2) 1x2 -> 1x1x64x1 f32 (max_pool)\n"
+               "%4 = reshape(%3) -> 1x1x8x8 f32 (reshape)\n"
+               "%5 = spread_to(%4) -> 1x3x8x8 f32 (spread_to)\n"
+               "%6 = mul(image, %5) -> 1x3x8x8 f32 (mul)\n"
+               "%7 = avg_pool(%6) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
+               "%8 = dense(%7, fc.weight, fc.bias) -> 1x5x1x1 f32 (fc)\n");
+}
+
 /* ---- blurs */
 
 /* A border of this mode around the image, and a filter of each channel, of which the first number is `first`. */

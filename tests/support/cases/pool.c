@@ -90,6 +90,9 @@ static const Case rows[] = {
     MAX_ROWS("odd channels",            (3, 33, 9, 9),  (3, 33, 4, 4),  3, 3, 2, 2, 0, 0, false),
     MAX_ROWS("one channel",             (2, 1, 6, 6),   (2, 1, 3, 3),   2, 2, 2, 2, 0, 0, false),
 
+    MAX_ROWS("1x129 stride 128",        (1, 3, 2, 257), (1, 3, 2, 2),   1, 129, 1, 128, 0, 0, false),
+    MAX_ROWS("129x1 stride 128",        (1, 3, 257, 2), (1, 3, 2, 2),   129, 1, 128, 1, 0, 0, false),
+
     MAX_ROWS("3x3 stride 2, more behind", (2, 16, 8, 10), (2, 16, 4, 5), 3, 3, 2, 2, 0, 0, false, 1, 1),
     MAX_ROWS("2x2 stride 2, more behind", (2, 16, 7, 9), (2, 16, 4, 5), 2, 2, 2, 2, 0, 0, false, 1, 1),
     MAX_ROWS("3x3 stride 1, more before", (2, 8, 5, 6), (2, 8, 5, 6),   3, 3, 1, 1, 2, 2, false, -2, -2),
