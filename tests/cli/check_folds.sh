@@ -61,6 +61,10 @@ for bad in 0/3 4/3 3 a/b 1/1 1/2x 1/1001 01/3 ' 1/3' 1/+3; do
 done
 refused "--val-split" --data-path photos --fold 1/3 --val-split 0.1
 refused "--fold-group" --data-path photos --fold-group 1
+mkdir twice # a column of labels that has the name of the groups
+cp -r labeled/. twice
+sed '1s/patient,/patient,patient,/' labeled/labels.csv >twice/labels.csv
+refused "line 1: two columns with the name 'patient'" --data-path twice --loss bce --fold 1/3 --fold-group patient
 refused "has no such column" --data-path labeled --loss bce --fold 1/3 --fold-group doctor
 for missing in '' nan NULL '<NA>'; do
     rm -rf unknown && cp -r labeled unknown

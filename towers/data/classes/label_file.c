@@ -384,7 +384,8 @@ static Status header_read(LabelFile *f, Reader *r)
             return LINE_FAIL(r, "the name of column %d has %zu bytes: expected 1 to %d", r->columns + 1, strlen(field),
                              LABEL_NAME_MAX);
         TRY(text_refuse(r, r->line, field));
-        if (r->group && !r->group_column && !strcmp(field, r->group)) {
+        if (r->group && !strcmp(field, r->group)) {
+            if (r->group_column) return LINE_FAIL(r, "two columns with the name '%s'", field);
             r->group_column = r->columns;
             continue;
         }
