@@ -94,7 +94,7 @@ BANNED = [
            "`fsync`, `write`, `ftruncate`, `flock`, `readdir` and their like", "who watches the process knows for what it waits"),
     Banned(TIME, [""], dict.fromkeys(TIMES_ELSEWHERE, OFTEN), "has a time of its own", "it stands in kernels/base/timeouts.h",
            "a constant `X_MS`, `X_SECONDS`, ... between parts that watch each other", "it is asserted there which is smaller"),
-    Banned(BY_MOST, [""], {"towers/data/loading/local_batch.h": 1, "towers/data/loading/local_batch.c": 2, "towers/replica/norm_values.c": 2},
+    Banned(BY_MOST, [""], {"towers/data/loading/local_batch.h": 1},
            "sizes an array by the most towers of any run", "allocate as many as this run has", "`[TOWERS_MAX]`",
            "4,096 towers are for options, and not for frames of functions"),
     Banned(re.compile(r"\b(?:pthread_\w*timed\w*|sem_timedwait)\s*\("), [""], {}, "waits by the time of day",

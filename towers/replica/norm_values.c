@@ -50,14 +50,24 @@ static bool last_batch(const TrainJob *job, int32_t *samples)
     return reached && rest;
 }
 
+static void lone_text(int layers, const char *name, Text to)
+{
+    text_add(&to, "the last batch of an epoch gives a tower one sample, of which batch norm %s", name);
+    if (layers > 1) text_add(&to, " and %d more", layers - 1);
+    text_add(&to, " would take the variance of a single value; there the running statistics stay as they are");
+}
+
 Status norm_values_check(const TrainJob *job, const Layout *layout, int32_t layout_samples, char *text, size_t bytes)
 {
-    int32_t most[TOWERS_MAX], last[TOWERS_MAX];
+    Status st = OK;
+    size_t towers = (size_t)job->local_batches.towers;
     int layers = 0;
     char name[NAME_TEXT] = "";
-    bool ends = last_batch(job, last);
+    int32_t *most = calloc(2 * towers, sizeof *most), *last = most + towers; /* the samples of each tower */
     *text = 0;
-    memcpy(most, job->local_batches.batch, sizeof most);
+    if (!most) return FAIL(ERR_MEMORY, "no memory for the samples of %zu towers", towers);
+    bool ends = last_batch(job, last);
+    memcpy(most, job->local_batches.batch, towers * sizeof *most);
     samples_join(job, most);
     if (ends) samples_join(job, last);
     for (int i = 0; i < layout->running_count; i++) {
@@ -66,19 +76,17 @@ Status norm_values_check(const TrainJob *job, const Layout *layout, int32_t layo
         if (!entry->moves || !norm_is_variance(entry)) continue;
         int stem = (int)(strlen(entry->name) - sizeof VARIANCE);
         if (!is_seen(job, values, most))
-            return FAIL(
-                ERR_ARG,
-                "batch norm %.*s would see a single value of a channel in every step (one sample a tower, on a "
-                "map of one pixel), which has no variance; use a larger batch or larger images, --bn-stats sync "
-                "with several towers, or --freeze",
-                stem, entry->name);
+            TRY_OUT(
+                FAIL(ERR_ARG,
+                     "batch norm %.*s would see a single value of a channel in every step (one sample a tower, on a "
+                     "map of one pixel), which has no variance; use a larger batch or larger images, --bn-stats sync "
+                     "with several towers, or --freeze",
+                     stem, entry->name));
         if (!ends || !is_single(job, values, last)) continue;
         if (!layers++) snprintf(name, sizeof name, "%.*s", stem, entry->name);
     }
-    if (!layers) return OK;
-    Text to = text_start(text, bytes);
-    text_add(&to, "the last batch of an epoch gives a tower one sample, of which batch norm %s", name);
-    if (layers > 1) text_add(&to, " and %d more", layers - 1);
-    text_add(&to, " would take the variance of a single value; there the running statistics stay as they are");
-    return OK;
+    if (layers) lone_text(layers, name, text_start(text, bytes));
+out:
+    free(most);
+    return st;
 }
