@@ -41,9 +41,14 @@ static Status worker_open(const TrainJob *job, int rank, BenchWorker *w)
     ReplicaConfig config = {
         .backend = job->backend, .device = job_device(job, rank), .program = job->program, .local = 1};
     const int32_t *batch = job->local_batches.batch + w->place.first_tower;
-    for (int t = 0, sizes = 0; t < w->place.local_towers; t++)
-        if (t == 0 || batch[t] != batch[t - 1]) config.eval_n[sizes++] = batch[t];
-    TRY(replica_create(&config, &w->replica));
+    int32_t *sizes = calloc((size_t)w->place.local_towers + 1, sizeof *sizes);
+    if (!sizes) return FAIL(ERR_MEMORY, "no memory for the batch sizes of %d towers", w->place.local_towers);
+    for (int t = 0, count = 0; t < w->place.local_towers; t++)
+        if (t == 0 || batch[t] != batch[t - 1]) sizes[count++] = batch[t];
+    config.eval_n = sizes;
+    Status st = replica_create(&config, &w->replica);
+    free(sizes);
+    TRY(st);
     TRY(bench_loader(job, batch[0], &w->loader));
     TRY(loader_next(w->loader, &w->batch));
     return inference_open(w->replica, w->loader, true, TTA_NONE, 0, &w->inference);

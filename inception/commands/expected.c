@@ -70,7 +70,7 @@ Status expected_print(const JobFiles *files, FILE *to)
                             .seed = job.seed};
     TRY_OUT(loader_create(&images, &loader));
     TRY_OUT(loader_next(loader, &batch));
-    config.train_n[0] = batch->n;
+    config.train_n = (const int32_t[]){batch->n, 0};
     TRY_OUT(replica_create(&config, &replica));
     TRY_OUT(batch_time(&job, replica, batch, &seconds, &steps));
     length_print(&job, seconds, steps, to);

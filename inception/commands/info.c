@@ -279,7 +279,7 @@ static Status memory_table(const TrainJob *job, int32_t n, bool kernels, FILE *t
     size_t after = resident_bytes();
     ReplicaConfig replica = {.backend = job->backend,
                              .device = config,
-                             .train_n = {n},
+                             .train_n = (const int32_t[]){n, 0},
                              .program = job->program,
                              .local = 1,
                              .optimizer = job->optimizer,

@@ -331,7 +331,7 @@ Status profile_run(const JobFiles *files, bool inference, FILE *to, json_t **mad
                             .local = 1,
                             .optimizer = job->optimizer,
                             .seed = job->seed};
-    (inference ? config.eval_n : config.train_n)[0] = job->local_batches.batch[0];
+    *(inference ? &config.eval_n : &config.train_n) = (const int32_t[]){job->local_batches.batch[0], 0};
     TRY_OUT(replica_create(&config, &replica));
     TRY_OUT(bench_loader(job, job->local_batches.batch[0], &loader));
     TRY_OUT(loader_next(loader, &batch));

@@ -73,9 +73,9 @@ Status classifier_load(const Options *o, int32_t channels, const int32_t *sizes,
     TRY(job_channels(o, job, channels));
     job->data.eval.gray = job->program.options.channels < channels; /* it learned from gray images */
     if (job->data.eval.gray) job->program.data_channels = 1;
-    ReplicaConfig config = {.backend = job->backend, .device = job_device(job, 0), .program = job->program, .local = 1};
+    ReplicaConfig config = {
+        .backend = job->backend, .device = job_device(job, 0), .program = job->program, .local = 1, .eval_n = sizes};
     config.device.threads = o->threads > 0 ? (int)o->threads : cores_allowed();
-    for (int i = 0; sizes[i]; i++) config.eval_n[i] = sizes[i];
     TRY(replica_create(&config, &c->replica));
     return inference_weights(c->replica, &job->program, c->weights, job->reset_head ? HEAD_RESET : HEAD_READ);
 }

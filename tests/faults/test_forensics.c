@@ -423,7 +423,7 @@ TEST(test_all_state_is_looked_at)
                             .device = {DEVICE_USUAL, .threads = 1},
                             .program = plain.job.program,
                             .local = 2,
-                            .train_n = {BATCH},
+                            .train_n = (const int32_t[]){BATCH, 0},
                             .optimizer = plain.job.optimizer,
                             .ema = true};
     config.program.training = true;
@@ -799,7 +799,7 @@ TEST(test_search_has_a_deadline)
                             .device = {DEVICE_USUAL, .threads = 1},
                             .program = run.job.program,
                             .local = 1,
-                            .train_n = {BATCH}};
+                            .train_n = (const int32_t[]){BATCH, 0}};
     LoaderConfig from = {.source = run.data,
                          .local_batches = run.job.local_batches,
                          .local = 1,

@@ -31,7 +31,7 @@ static void subject_open_of(Subject *s, const Backend *backend, Dtype compute, b
                             .device = job->device,
                             .program = job->program,
                             .local = 1,
-                            .eval_n = {BATCH, LAST},
+                            .eval_n = (const int32_t[]){BATCH, LAST, 0},
                             .seed = 1};
     assert_int_equal(replica_create(&config, &s->replica), OK);
     LoaderConfig loader = {.source = s->data,

@@ -379,13 +379,15 @@ TEST_WITH(test_digest_on_the_device, fake_as_new, NULL)
     GpuRun run;
     TowerProcess p = {0};
     ReplicaConfig config;
+    int32_t *sizes;
     uint64_t before, again, after;
     float kept, other = 7;
     gpu_run_open(&run, 1, 1);
     p.job = &run.job;
     p.place.local_towers = 1;
-    process_config(&run.job, &p.place, &config);
+    assert_int_equal(process_config(&run.job, &p.place, &config, &sizes), OK);
     assert_int_equal(replica_create(&config, &p.replica), OK);
+    free(sizes);
     Device *device = &p.replica->device;
     const Layout *layout = p.replica->layout;
     const LayoutEntry *last = &layout->params[layout->param_count - 1];

@@ -94,7 +94,7 @@ TEST_WITH(test_what_a_refusal_says, set_up, tear_down)
     fake->backend.release = release_some;
     fake->free_bytes = (size_t)32 * MIB;
     given = 0;
-    config.train_n[0] = 4096;
+    config.train_n = (const int32_t[]){4096, 0};
     assert_int_equal(replica_create(&config, &replica), ERR_MEMORY);
     assert_int_equal(batch_explain(&job, &config), ERR_MEMORY);
     static const char remedy[] = "try --batch-size ";

@@ -99,14 +99,16 @@ TEST(test_sees_every_element)
     Source *data;
     TowerProcess p = {0};
     ReplicaConfig config;
+    int32_t *sizes;
     if (backend_find("cpu", &cpu, NULL, 0) != OK) skip("no CPU backend here: %s", status_message());
     assert_int_equal(source_synthetic(64, 3, 2, 2, 1, 1, &data), OK);
     TrainJob job = job_make(cpu, data);
     job.gate.ema_decay = 0.9;
     p.job = &job;
     p.place.local_towers = 1;
-    process_config(&job, &p.place, &config);
+    assert_int_equal(process_config(&job, &p.place, &config, &sizes), OK);
     assert_int_equal(replica_create(&config, &p.replica), OK);
+    free(sizes);
     const Layout *layout = p.replica->layout;
     p.scratch = calloc(layout->param_elements, sizeof *p.scratch);
     assert_non_null(p.scratch);

@@ -33,7 +33,7 @@ static Replica *replica_of(const char *name)
 {
     const Model *model;
     Replica *replica;
-    ReplicaConfig config = {.device = {DEVICE_USUAL, .threads = 2}, .local = 1, .eval_n = {N}};
+    ReplicaConfig config = {.device = {DEVICE_USUAL, .threads = 2}, .local = 1, .eval_n = (const int32_t[]){N, 0}};
     assert_int_equal(model_find(name, &model), OK);
     if (backend_find("cpu", &config.backend, NULL, 0) != OK) skip("no CPU backend here: %s", status_message());
     config.program = (ProgramConfig){.model = model,

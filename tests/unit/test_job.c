@@ -80,6 +80,39 @@ TEST(test_loaders_transform_as_they_should)
     }
 }
 
+static void expect_sizes(const TrainJob *job, int rank, const int32_t *trains)
+{
+    static const int32_t evals[] = {3, 1, 0};
+    Placement place = job_placement(job, rank);
+    ReplicaConfig config;
+    int32_t *sizes;
+    assert_int_equal(process_config(job, &place, &config, &sizes), OK);
+    for (int i = 0; i == 0 || trains[i - 1]; i++) assert_int_equal(config.train_n[i], trains[i]);
+    assert_memory_equal(config.eval_n, evals, sizeof evals);
+    free(sizes);
+}
+
+/* Each size once: of full batches and of the short one, which is cut into 2, 0, 2 and 2. A process without samples has one. */
+TEST(test_batch_sizes_of_a_process)
+{
+    static const Model model = {.name = "none"};
+    const Backend *cpu = NULL;
+    Source train = {.info = {.count = 20}}, test = {.info = {.count = 7}};
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip("no CPU backend here: %s", status_message());
+    TrainJob job = {.backend = cpu,
+                    .program.model = &model,
+                    .train = &train,
+                    .test = &test,
+                    .eval_batch = 3,
+                    .accumulate = 1,
+                    .local_batches = {.towers = 4, .batch = {5, 0, 4, 5}},
+                    .processes = 2};
+    expect_sizes(&job, 0, (int32_t[]){5, 2, 0});
+    expect_sizes(&job, 1, (int32_t[]){4, 2, 5, 0});
+    job.processes = 4;
+    expect_sizes(&job, 1, (int32_t[]){1, 0});
+}
+
 /* A process of a second program shows progress, and fails, before it has a communicator. */
 static Status open_fails(const DeviceConfig *config, Device *device)
 {

@@ -87,7 +87,7 @@ static void info_prints_what_a_tower_takes(void **state)
                     .fuse_siblings = true,
                     .pool_behind_conv = true},
         .local = 1,
-        .train_n = {N},
+        .train_n = (const int32_t[]){N, 0},
         .optimizer = {.kind = OPTIMIZER_ADAM, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-7f},
     };
     assert_int_equal(backend_find("cpu", &config.backend, NULL, 0), OK);

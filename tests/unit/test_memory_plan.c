@@ -37,7 +37,7 @@ static size_t check(int local, Dtype compute, bool keeps_half, bool ema, bool ac
         .local = local,
         .program =
             {.model = &model_inception_mini, .options = options, .data_channels = 1, .canvas = 28, .compute = compute},
-        .train_n = {N},
+        .train_n = (const int32_t[]){N, 0},
         .optimizer = {.kind = OPTIMIZER_ADAM, .beta1 = 0.9f, .beta2 = 0.999f},
         .ema = ema,
         .accumulate = accumulate,
@@ -88,8 +88,8 @@ TEST(test_uploads)
                             .local = 1,
                             .program = {.canvas = 28, .data_channels = 3},
                             .optimizer = {.kind = OPTIMIZER_ADAM},
-                            .train_n = {5, N},
-                            .eval_n = {2}};
+                            .train_n = (const int32_t[]){5, N, 0},
+                            .eval_n = (const int32_t[]){2, 0}};
     memory_plan_start(&plan, &config, &layout);
     assert_int_equal(plan.bytes[MEMORY_UPLOADS], 0);
     fake->backend.upload_bytes = thrice;
@@ -98,7 +98,7 @@ TEST(test_uploads)
     config.program.mixes = true; /* the batch before it is needed, too */
     memory_plan_start(&plan, &config, &layout);
     assert_int_equal(plan.bytes[MEMORY_UPLOADS], 3 * 6 * 28 * 28 * 3);
-    config.eval_n[0] = 9;
+    config.eval_n = (const int32_t[]){9, 0};
     memory_plan_start(&plan, &config, &layout);
     assert_int_equal(plan.bytes[MEMORY_UPLOADS], 3 * 9 * 28 * 28 * 3);
     fake_destroy(fake);

@@ -56,7 +56,8 @@ static Status plans_measure(const ReplicaConfig *c, int32_t n, Device *device, s
     TRY(program_layout(&c->program, n, &layout));
     for (int phase = 0; phase < program_phases(c->program.model); phase++)
         TRY_OUT(program_add(c, phase, true, n, layout, device, arena));
-    for (int i = 0; c->eval_n[i]; i++) TRY_OUT(program_add(c, 0, false, c->eval_n[i], layout, device, arena));
+    for (const int32_t *size = c->eval_n; size && *size; size++)
+        TRY_OUT(program_add(c, 0, false, *size, layout, device, arena));
     *bytes = replica_rest_bytes(c, layout, n);
     for (int a = 0; a < ARENA_COUNT; a++) *bytes += a == ARENA_RUNNING || a == ARENA_BATCH_STATISTICS ? 0 : arena[a];
 out:
@@ -136,7 +137,7 @@ static Status probe(const ReplicaConfig *config, BatchFit *fit)
     for (int tries = 1;; tries++) {
         Replica *replica = NULL;
         ReplicaConfig with = *config;
-        with.train_n[0] = fit->n;
+        with.train_n = (const int32_t[]){fit->n, 0};
         Status st = replica_create(&with, &replica);
         replica_destroy(replica);
         if (st != ERR_MEMORY) return st;
@@ -149,17 +150,21 @@ static Status probe(const ReplicaConfig *config, BatchFit *fit)
 
 static Status question(const TrainJob *job, int32_t most, BatchFit *fit)
 {
+    Status st = OK;
     ReplicaConfig config;
+    int32_t *sizes;
     /* The configuration of the last process: none has more towers. */
     Placement place = job_placement(job, job->processes - 1);
-    process_config(job, &place, &config);
-    memset(config.train_n, 0, sizeof config.train_n);
-    TRY(batch_fit(&config, sharers_of(job), most, fit));
+    TRY(process_config(job, &place, &config, &sizes));
+    TRY_OUT(batch_fit(&config, sharers_of(job), most, fit));
     if (fit->n < 1)
-        return FAIL(ERR_MEMORY, "--batch-size max: a single sample needs %zu MiB, but only %zu of %zu MiB are free%s",
-                    fit->bytes >> 20, fit->free_bytes >> 20, fit->total >> 20,
-                    config.eval_n[0] ? "; a smaller --eval-batch-size may help" : "");
-    return job->backend->on_host ? OK : probe(&config, fit); /* no probe on a CPU: its memory is shared */
+        TRY_OUT(FAIL(ERR_MEMORY, "--batch-size max: a single sample needs %zu MiB, but only %zu of %zu MiB are free%s",
+                     fit->bytes >> 20, fit->free_bytes >> 20, fit->total >> 20,
+                     config.eval_n[0] ? "; a smaller --eval-batch-size may help" : ""));
+    if (!job->backend->on_host) st = probe(&config, fit); /* no probe on a CPU: its memory is shared */
+out:
+    free(sizes);
+    return st;
 }
 
 static void answer_write(const TrainJob *job, int32_t most, int to)
@@ -204,7 +209,7 @@ Status batch_explain(const TrainJob *job, const ReplicaConfig *config)
     size_t wanted = 0;
     Device device = {0};
     ReplicaConfig same = *config;
-    int32_t n = config->train_n[0];
+    int32_t n = config->train_n ? config->train_n[0] : 0;
     status_keep(&words);
     if (n < 1 || !config->backend->memory || measure_open(&same, &device, &fit) != OK)
         return status_restore(ERR_MEMORY, &words);

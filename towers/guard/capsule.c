@@ -421,7 +421,7 @@ Status capsule_replica(const Capsule *capsule, const Backend *backend, const Dev
                             .device = *device,
                             .program = capsule->program,
                             .local = 1,
-                            .train_n = {capsule->batch.n},
+                            .train_n = (const int32_t[]){capsule->batch.n, 0},
                             .optimizer = {.kind = OPTIMIZER_SGD},
                             .seed = capsule->key.seed,
                             .choices = capsule->choices};

@@ -53,29 +53,40 @@ static int32_t largest_of(const int32_t *sizes)
     return n;
 }
 
-/* The processes of this program. Adjacent ones usually have the same batch sizes and are measured only once. */
+static bool sizes_equal(const int32_t *a, const int32_t *b)
+{
+    while (*a && *a == *b) a++, b++;
+    return *a == *b;
+}
+
+/* The processes of this program. Adjacent ones usually have the same batch sizes and are measured only once; those of evaluation are
+ * the same in all. */
 static Status processes_measure(const TrainJob *job, const Layout *layout, MemorySum *sum)
 {
+    Status st = OK;
     Needs needs = {0};
-    ReplicaConfig before = {0};
+    int32_t *before = NULL, *sizes = NULL;
     *sum = (MemorySum){0};
     int first = job->node * job_node_processes(job);
     for (int rank = first; rank < first + job_node_processes(job); rank++) {
         Placement place = job_placement(job, rank);
         ReplicaConfig config;
-        process_config(job, &place, &config);
-        bool same = rank > first && !memcmp(config.train_n, before.train_n, sizeof config.train_n) &&
-                    !memcmp(config.eval_n, before.eval_n, sizeof config.eval_n);
-        if (!same) TRY(arenas_measure(&config, layout, &needs));
+        TRY_OUT(process_config(job, &place, &config, &sizes));
+        if (!before || !sizes_equal(config.train_n, before)) TRY_OUT(arenas_measure(&config, layout, &needs));
         size_t bytes = needs.arenas + replica_rest_bytes(&config, layout, largest_of(config.train_n));
         sum->all += bytes;
         if (bytes > sum->largest) {
             sum->largest = bytes;
             sum->of_largest = needs;
         }
-        before = config;
+        free(before);
+        before = sizes;
+        sizes = NULL;
     }
-    return OK;
+out:
+    free(before);
+    free(sizes);
+    return st;
 }
 
 static Status job_measure(const TrainJob *job, MemorySum *sum)

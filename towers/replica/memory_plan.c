@@ -25,9 +25,9 @@ const char *memory_class_name(MemoryClass kind)
 static int32_t largest_batch(const ReplicaConfig *config)
 {
     int32_t n = 0;
-    for (int i = 0; config->train_n[i]; i++)
-        n = config->train_n[i] + config->program.mixes > n ? config->train_n[i] + config->program.mixes : n;
-    for (int i = 0; config->eval_n[i]; i++) n = config->eval_n[i] > n ? config->eval_n[i] : n;
+    for (const int32_t *size = config->train_n; size && *size; size++)
+        n = *size + config->program.mixes > n ? *size + config->program.mixes : n;
+    for (const int32_t *size = config->eval_n; size && *size; size++) n = *size > n ? *size : n;
     return n;
 }
 

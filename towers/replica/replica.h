@@ -13,15 +13,13 @@
 /* The file of a run directory, and of a capsule, with the choices of its device (Backend.choices_text). */
 #define CHOICES_FILE "plans.txt"
 
-enum { REPLICA_SIZES = 2 * TOWERS_MAX + 1 /* a full and a short batch for every tower, and one more */ };
-
 typedef struct ReplicaConfig {
     const Backend *backend;
     DeviceConfig device;
     ProgramConfig program;
-    int local;                      /* towers of this process, >= 1 */
-    int32_t train_n[REPLICA_SIZES]; /* distinct batch sizes, > 0; ended by 0 */
-    int32_t eval_n[REPLICA_SIZES];
+    int local; /* towers of this process, >= 1 */
+    /* Borrowed by replica_begin, which copies them: distinct batch sizes, > 0, ended by 0; NULL: none. */
+    const int32_t *train_n, *eval_n;
     OptimizerHyper optimizer;
     double weight_decay;
     bool decay_all, ema;
@@ -50,6 +48,7 @@ typedef struct PhaseUpdate {
 typedef struct Replica {
     /* owned */
     ReplicaConfig config;
+    int32_t *sizes; /* config.train_n and config.eval_n, which are not NULL */
     Device device;
     void **owned; /* device memory, all of it but grad_memory */
     int owned_count;

@@ -150,8 +150,20 @@ static Status ranges_create(Replica *r, int phase)
 static int sizes_count(const int32_t *sizes)
 {
     int count = 0;
-    while (sizes[count]) count++;
+    while (sizes && sizes[count]) count++;
     return count;
+}
+
+static Status sizes_keep(const ReplicaConfig *config, Replica *r)
+{
+    int trains = sizes_count(config->train_n), evals = sizes_count(config->eval_n);
+    r->sizes = calloc((size_t)trains + (size_t)evals + 2, sizeof *r->sizes);
+    if (!r->sizes) return FAIL(ERR_MEMORY, "no memory for %d batch sizes", trains + evals);
+    for (int i = 0; i < trains; i++) r->sizes[i] = config->train_n[i];
+    for (int i = 0; i < evals; i++) r->sizes[trains + 1 + i] = config->eval_n[i];
+    r->config.train_n = r->sizes;
+    r->config.eval_n = r->sizes + trains + 1;
+    return OK;
 }
 
 static Status programs_create(Replica *r)
@@ -206,6 +218,7 @@ Status replica_begin(const ReplicaConfig *config, Replica **made)
     Replica *r = calloc(1, sizeof *r);
     if (!r) return FAIL(ERR_MEMORY, "no memory for the replica");
     r->config = *config;
+    TRY_OUT(sizes_keep(config, r));
     TRY_OUT(config->backend->open(&config->device, &r->device));
     if (config->choices && config->backend->choices_take)
         TRY_OUT(config->backend->choices_take(&r->device, config->choices, &taken));
@@ -310,6 +323,7 @@ void replica_destroy(Replica *r)
     for (int i = 0; i < r->eval_count; i++) program_destroy(&r->eval[i]);
     free(r->train);
     free(r->eval);
+    free(r->sizes);
     comm_memory_destroy(&r->device, &r->grad_memory);
     for (int i = 0; i < r->owned_count; i++) r->device.backend->release(&r->device, r->owned[i]);
     free(r->owned);

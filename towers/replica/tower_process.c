@@ -8,21 +8,49 @@
 
 static void size_add(int32_t *sizes, int32_t n)
 {
-    for (int i = 0; n > 0 && i < REPLICA_SIZES - 1; i++) {
-        if (sizes[i] == n) return;
-        if (sizes[i]) continue;
-        sizes[i] = n;
-        return;
-    }
+    if (n < 1) return;
+    while (*sizes && *sizes != n) sizes++;
+    *sizes = n;
 }
 
-void process_config(const TrainJob *job, const Placement *place, ReplicaConfig *config)
+/* Every batch size of training that this process will use: full local batches and those of the short last batch. */
+static void train_sizes(const TrainJob *job, const Placement *place, int32_t *sizes)
 {
+    int64_t count = source_info(job->train)->count, first;
+    for (int local = 0; local < place->local_towers; local++) {
+        int32_t n;
+        local_batch_of(&job->local_batches, count, 0, place->first_tower + local, &first, &n);
+        size_add(sizes, n);
+        local_batch_of(&job->local_batches, count, job_batches_per_epoch(job) - 1, place->first_tower + local, &first,
+                       &n);
+        size_add(sizes, n);
+    }
+    size_add(sizes, sizes[0] ? 0 : 1); /* empty towers: the layout and the names of terms */
+}
+
+static void eval_sizes(const TrainJob *job, int32_t *sizes)
+{
+    if (!job->test) return;
+    int64_t tests = source_info(job->test)->count;
+    if (tests >= job->eval_batch) size_add(sizes, job->eval_batch);
+    size_add(sizes, (int32_t)(tests % job->eval_batch));
+}
+
+Status process_config(const TrainJob *job, const Placement *place, ReplicaConfig *config, int32_t **sizes)
+{
+    /* A full and a short batch for each tower, and for evaluation; behind either a 0. */
+    size_t trains = 2 * (size_t)place->local_towers + 1, evals = 3;
+    int32_t *made = calloc(trains + evals, sizeof *made);
+    if (!made) return FAIL(ERR_MEMORY, "no memory for the batch sizes of %d towers", place->local_towers);
+    train_sizes(job, place, made);
+    eval_sizes(job, made + trains);
     *config = (ReplicaConfig){
         .backend = job->backend,
         .device = job_device(job, place->local_rank),
         .program = job->program,
         .local = place->local_towers,
+        .train_n = made,
+        .eval_n = made + trains,
         .optimizer = job->optimizer,
         .weight_decay = job->weight_decay,
         .decay_all = job->decay_all,
@@ -36,21 +64,8 @@ void process_config(const TrainJob *job, const Placement *place, ReplicaConfig *
         .sum = job_comm(job, *place),
     };
     if (job->near_cores) config->device.near_cores = job->data.workers + 1; /* threads that are busy */
-    /* Every batch size that this process will use: full local batches and those of the short last batch. */
-    int64_t count = source_info(job->train)->count, first;
-    for (int local = 0; local < place->local_towers; local++) {
-        int32_t n;
-        local_batch_of(&job->local_batches, count, 0, place->first_tower + local, &first, &n);
-        size_add(config->train_n, n);
-        local_batch_of(&job->local_batches, count, job_batches_per_epoch(job) - 1, place->first_tower + local, &first,
-                       &n);
-        size_add(config->train_n, n);
-    }
-    size_add(config->train_n, config->train_n[0] ? 0 : 1); /* empty towers: the layout and the names of terms */
-    if (!job->test) return;
-    int64_t tests = source_info(job->test)->count;
-    if (tests >= job->eval_batch) size_add(config->eval_n, job->eval_batch);
-    size_add(config->eval_n, (int32_t)(tests % job->eval_batch));
+    *sizes = made;
+    return OK;
 }
 
 LoaderConfig process_loader(const TowerProcess *p)

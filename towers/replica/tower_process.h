@@ -106,8 +106,8 @@ typedef struct TowerProcess {
     int64_t compared_step;      /* of the last comparison of all replicas; 0: none yet */
 } TowerProcess;
 
-/* The configuration of the replica of the process at `place`. */
-void process_config(const TrainJob *job, const Placement *place, ReplicaConfig *config);
+/* The configuration of the replica of the process at `place`. Its batch sizes stand in *sizes, which the caller frees. */
+NODISCARD Status process_config(const TrainJob *job, const Placement *place, ReplicaConfig *config, int32_t **sizes);
 /* The configuration of the loader of this process's training data, from p->run.step on. */
 LoaderConfig process_loader(const TowerProcess *p);
 /* Enter an activity, for all towers of the process or one of them: updates the ledger and calls the hooks. */

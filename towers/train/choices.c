@@ -43,20 +43,23 @@ static bool is_listed(const int32_t *sizes, int32_t n)
 /* The towers of other ranks may have other batch sizes. */
 static Status sizes_choose(TowerProcess *p)
 {
-    ReplicaConfig *other = malloc(sizeof *other), *before = calloc(1, sizeof *before);
-    Status st = other && before ? OK : FAIL(ERR_MEMORY, "no memory for the batch sizes of %d ranks", p->place.ranks);
+    Status st = OK;
     const int32_t *own = p->replica->config.train_n;
-    for (int rank = 1; st == OK && rank < p->place.ranks; rank++) {
+    int32_t *before = NULL, *sizes = NULL;
+    for (int rank = 1; rank < p->place.ranks; rank++) {
         Placement place = job_placement(p->job, rank);
-        process_config(p->job, &place, other);
-        for (int i = 0; st == OK && other->train_n[i]; i++) {
-            int32_t n = other->train_n[i];
-            if (!is_listed(own, n) && !is_listed(before->train_n, n)) st = replica_choose_for(p->replica, n);
-        }
-        *before = *other; /* most ranks have the sizes of the one before */
+        ReplicaConfig other;
+        TRY_OUT(process_config(p->job, &place, &other, &sizes));
+        for (const int32_t *n = other.train_n; *n; n++)
+            if (!is_listed(own, *n) && !is_listed(before ? before : own, *n))
+                TRY_OUT(replica_choose_for(p->replica, *n));
+        free(before);
+        before = sizes; /* most ranks have the sizes of the one before */
+        sizes = NULL;
     }
-    free(other);
+out:
     free(before);
+    free(sizes);
     return st;
 }
 

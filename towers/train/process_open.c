@@ -81,17 +81,25 @@ static Status comm_open(TowerProcess *p, CommShared *shared)
 }
 
 /* Device, communicator, replica, in this order: the replica is built with what rank 0 has chosen. */
-static Status replica_join(TowerProcess *p, CommShared *shared)
+static Status replica_open(TowerProcess *p, const ReplicaConfig *config, CommShared *shared)
 {
-    ReplicaConfig config;
-    process_config(p->job, &p->place, &config);
-    Status st = replica_begin(&config, &p->replica);
+    Status st = replica_begin(config, &p->replica);
     if (st == OK) TRY(comm_open(p, shared));
     if (st == OK) st = choices_build(p);
-    if (st == ERR_MEMORY) return memory_explain(p, &config);
+    if (st == ERR_MEMORY) return memory_explain(p, config);
     TRY(st);
     TRY(replica_finish(p));
     return comm_register(p->comm, &p->replica->grad_memory, p->replica->layout->trained_elements * sizeof(float));
+}
+
+static Status replica_join(TowerProcess *p, CommShared *shared)
+{
+    ReplicaConfig config;
+    int32_t *sizes;
+    TRY(process_config(p->job, &p->place, &config, &sizes));
+    Status st = replica_open(p, &config, shared);
+    free(sizes);
+    return st;
 }
 
 /* What towers add up, of which nothing else uses the way between them before it is tested. */

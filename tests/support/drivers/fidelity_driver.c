@@ -318,7 +318,7 @@ static Status drive(int argc, char **argv, Driver *d)
     int32_t *augment = NULL;
     TRY(arguments_read(argc, argv, d));
     TRY(input_open(d));
-    d->config.train_n[0] = d->n;
+    d->config.train_n = (const int32_t[]){d->n, 0};
     TRY(replica_create(&d->config, &d->replica));
     d->map = weight_map(d->replica->layout);
     TRY(weights_load(d));

@@ -72,7 +72,7 @@ static Status run(char **argv)
     int32_t side = atoi(argv[2]) ? atoi(argv[2]) : model->side, n = atoi(argv[6]);
     int classes = atoi(argv[3]) ? atoi(argv[3]) : model->classes;
     TRY(backend_find("cpu", &config.backend, NULL, 0));
-    config.eval_n[0] = n;
+    config.eval_n = (const int32_t[]){n, 0};
     config.program = (ProgramConfig){.model = model,
                                      .options = {classes, side, model->channels, 0, false, argv[4]},
                                      .data_channels = model->channels,

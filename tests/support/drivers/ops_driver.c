@@ -25,7 +25,7 @@ enum { OPS_MAX = 32, COUNTER_WORDS = 4 };
 
 typedef struct Driver {
     ReplicaConfig config;
-    int32_t n;
+    int32_t n, sizes[2]; /* config.train_n: n, and the 0 behind it */
     bool on_gpu;
     Replica *replica;
     Plan *plan; /* of the replica */
@@ -47,7 +47,8 @@ static Status arguments_read(int argc, char **argv, Driver *d)
     if (d->n < 1) return FAIL(ERR_ARG, "n=%d: wanted at least 1", (int)d->n);
     d->config.local = 1;
     d->config.device = (DeviceConfig){.threads = 2, DEVICE_USUAL};
-    d->config.train_n[0] = d->n;
+    d->sizes[0] = d->n;
+    d->config.train_n = d->sizes;
     d->config.program = (ProgramConfig){
         .model = model,
         .options = {.classes = model->classes,

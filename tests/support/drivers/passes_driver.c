@@ -172,7 +172,7 @@ static Status side_open(const Driver *d, const Task *task, const Setting *settin
                    .winograd_bf16 = setting->winograd_bf16},
         .program = program_of(task->model, task->side, setting),
         .local = 1,
-        .train_n = {task->n},
+        .train_n = (const int32_t[]){task->n, 0},
         .seed = 1,
     };
     *side = (Side){.ms = 1e30};
