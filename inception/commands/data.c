@@ -29,7 +29,7 @@ static void transform_of(const Options *o, const Source *source, Transform *trai
 static Status loader_of(const Options *o, const Source *source, int32_t batch, int workers, Loader **made)
 {
     LoaderConfig config = {.source = source,
-                           .local_batches = {.towers = 1, .batch = {batch}},
+                           .local_batches = {.towers = 1, .batch = &batch},
                            .local = 1,
                            .seed = (uint64_t)o->seed,
                            .shuffle = true,

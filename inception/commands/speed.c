@@ -16,7 +16,7 @@ json_t *speed_json(const TrainJob *job, const Speed *speed, int64_t steps, const
 Status bench_loader(const TrainJob *job, int32_t batch, Loader **made)
 {
     return loader_create(&(LoaderConfig){.source = job->train,
-                                         .local_batches = {.towers = 1, .batch = {batch}},
+                                         .local_batches = {.towers = 1, .batch = &batch},
                                          .local = 1,
                                          .transform = job_transform(job, false),
                                          .max_steps = 1,

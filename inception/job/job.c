@@ -354,6 +354,7 @@ void job_close(JobFiles *files)
     source_close(files->test);
     remote_fetch_close(files->fetch);
     s3_access_free(files->s3);
+    free(files->local_batch);
     free(files->class_weight);
     free(files->lr_curve);
     free(files->args_yaml);

@@ -17,10 +17,11 @@ typedef struct JobFiles {
     const char *part; /* of a data set, that is evaluated: "val"; NULL: all of it. Static */
     Watch *watch;     /* of a generator; else NULL */
     char run_dir[PATH_BYTES];
-    bool fresh_name;     /* run_dir is a generated name with the time; create it with run_dir_create */
-    float *class_weight; /* [classes]; NULL: none */
-    NameFactor *rates;   /* of --lr-mult and --layer-decay (rates.c), or NULL */
-    char *lr_curve;      /* of --lr auto, for RUN/lr-find.json; or NULL */
+    bool fresh_name;      /* run_dir is a generated name with the time; create it with run_dir_create */
+    int32_t *local_batch; /* [towers], of job.local_batches */
+    float *class_weight;  /* [classes]; NULL: none */
+    NameFactor *rates;    /* of --lr-mult and --layer-decay (rates.c), or NULL */
+    char *lr_curve;       /* of --lr auto, for RUN/lr-find.json; or NULL */
     char *args_yaml, *env_json, *survey, *survey_lines;
     struct json_t *settings, *setting_defaults;
     /* Of data at an address (remote_data.h): their path on this machine, and RUN/objects.json; or NULL. */
@@ -67,7 +68,7 @@ int64_t role_count(const Graph *graph, Role role, const char *names);
 /* job_towers.c: towers, processes, devices and threads; and each tower's local batch. The data need not be open. */
 NODISCARD Status job_towers(const Options *options, JobFiles *files);
 /* The batch of each of `towers` towers, by --tower-batch, --global-batch-size or --batch-size; 1 each while that is "max". */
-NODISCARD Status job_local_batches(const Options *options, int towers, LocalBatches *local_batches);
+NODISCARD Status job_local_batches(const Options *options, int towers, JobFiles *files);
 /* Data, towers, optimizer, schedule. Resolves `options`, the batch at last, which depends on all of these; then they are const.
  * `synthetic` > 0 replaces the data set by that many synthetic samples. */
 NODISCARD Status job_open(Options *options, int64_t synthetic, JobFiles *files);

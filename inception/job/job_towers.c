@@ -64,9 +64,8 @@ static Status nodes_check(const Options *o, int towers, JobFiles *files)
     return OK;
 }
 
-Status job_local_batches(const Options *o, int towers, LocalBatches *local_batches)
+Status job_local_batches(const Options *o, int towers, JobFiles *files)
 {
-    local_batches->towers = towers;
     if (o->tower_batch.count && o->tower_batch.count != towers)
         return FAIL(ERR_ARG, "--tower-batch lists %d batch sizes for %d towers; give one per tower",
                     o->tower_batch.count, towers);
@@ -79,13 +78,19 @@ Status job_local_batches(const Options *o, int towers, LocalBatches *local_batch
                     ", or --tower-batch for unequal local batches",
                     o->global_batch_size, towers, smaller, (o->global_batch_size / towers + 1) * towers);
     }
+    int32_t *batch = calloc((size_t)towers, sizeof *batch);
+    if (!batch) return FAIL(ERR_MEMORY, "no memory for the batches of %d towers", towers);
     for (int t = 0; t < towers; t++)
-        local_batches->batch[t] = (int32_t)(o->tower_batch.count          ? o->tower_batch.value[t]
-                                            : o->global_batch_size > 0    ? o->global_batch_size / towers
-                                            : o->batch_size == OPTION_MAX ? 1 /* until batch_resolve */
-                                                                          : o->batch_size);
-    return global_batch_of(local_batches) > 0 ? OK
-                                              : FAIL(ERR_ARG, "--tower-batch: at least one batch size must be above 0");
+        batch[t] = (int32_t)(o->tower_batch.count          ? o->tower_batch.value[t]
+                             : o->global_batch_size > 0    ? o->global_batch_size / towers
+                             : o->batch_size == OPTION_MAX ? 1 /* until batch_resolve */
+                                                           : o->batch_size);
+    free(files->local_batch);
+    files->local_batch = batch;
+    files->job.local_batches = (LocalBatches){towers, batch};
+    return global_batch_of(&files->job.local_batches) > 0
+               ? OK
+               : FAIL(ERR_ARG, "--tower-batch: at least one batch size must be above 0");
 }
 
 static Status gpus_check(const IntList *gpus, int visible, bool shared)
@@ -149,5 +154,5 @@ Status job_towers(const Options *o, JobFiles *files)
     for (; job->comm.shared_gpu && !o->gpus.count && job->gpu_count < devices && job->gpu_count < GPUS_MAX;
          job->gpu_count++)
         job->gpu[job->gpu_count] = job->gpu_count; /* in turn */
-    return job_local_batches(o, towers, &job->local_batches);
+    return job_local_batches(o, towers, files);
 }

@@ -194,7 +194,7 @@ static Status batch_choose(Options *o, JobFiles *files)
     settled_note(files, "batch size %d needs %.1f of the %.1f GiB of free memory%s", fit.n,
                  (double)fit.bytes / (1 << 30), (double)fit.free_bytes / (1 << 30),
                  fit.n == most ? " and covers all samples" : "");
-    return job_local_batches(o, job->local_batches.towers, &job->local_batches);
+    return job_local_batches(o, job->local_batches.towers, files);
 }
 
 /* A batch that nobody asked for, the default's or a recipe's, becomes as small as the set. */
@@ -210,7 +210,7 @@ static Status batch_lower(Options *o, JobFiles *files)
     settled_note(files, "batch size %" PRId64 " instead of %" PRId64 "%s, as there are %" PRId64 " training samples",
                  most, all ? o->global_batch_size / towers : o->batch_size, towers > 1 ? " for each tower" : "", count);
     option_settle_int(o, all ? OPTION_ID_global_batch_size : OPTION_ID_batch_size, all ? most * towers : most);
-    return job_local_batches(o, (int)towers, &job->local_batches);
+    return job_local_batches(o, (int)towers, files);
 }
 
 Status batch_resolve(Options *o, JobFiles *files)

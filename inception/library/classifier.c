@@ -115,7 +115,7 @@ Status classifier_run(const Classifier *c, const Source *source, int32_t batch, 
     const TrainJob *job = &c->files->job;
     int64_t count = source_info(source)->count;
     LoaderConfig config = {.source = source,
-                           .local_batches = {.towers = 1, .batch = {batch}},
+                           .local_batches = {.towers = 1, .batch = &batch},
                            .local = 1,
                            .targets = job->program.targets ? job_targets(job, false) : (TargetRule){0},
                            .transform = job_transform(job, false),

@@ -28,7 +28,7 @@ Status images_read(const ImagesConfig *config, Images *images)
     Status st = OK;
     Loader *loader = NULL;
     LoaderConfig reading = {.source = config->source,
-                            .local_batches = {.towers = 1, .batch = {READ_BATCH}},
+                            .local_batches = {.towers = 1, .batch = (const int32_t[]){READ_BATCH}},
                             .local = 1,
                             .seed = config->seed,
                             .shuffle = true,

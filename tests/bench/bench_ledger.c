@@ -9,6 +9,7 @@
  *
  *   bench_ledger MODEL BATCH TOWERS BLOCKS     prints a row of docs/results/cpu.md */
 #include "inception/models/models.h"
+#include "tests/support/local_batches.h"
 #include "towers/record/statistics.h"
 #include "towers/replica/job.h"
 #include "towers/supervisor/train.h"
@@ -133,7 +134,7 @@ static TrainJob job_make(const Model *model, const Source *data, int towers, int
                     .pool_behind_conv = true},
         .train = data,
         .backend = &bare,
-        .local_batches = {.towers = towers},
+        .local_batches = batches_equal(towers, batch),
         .processes = towers,
         .device = {DEVICE_USUAL, .threads = 1},
         .optimizer = {.kind = OPTIMIZER_ADAM, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-7f},
@@ -150,7 +151,6 @@ static TrainJob job_make(const Model *model, const Source *data, int towers, int
         .on_step = step_seen,
         .on_step_context = times,
     };
-    for (int t = 0; t < towers; t++) job.local_batches.batch[t] = batch;
     return job;
 }
 

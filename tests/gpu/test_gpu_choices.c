@@ -21,6 +21,7 @@ static Status status_of_run(const char *name, int ranks, int steps, uint32_t see
     GpuRun run;
     Layout *layout;
     TrainResult result = {0};
+    int32_t batch[TOWERS];
     char path[PATH_BYTES], ckpt[PATH_BYTES];
     gpu_run_open(&run, TOWERS, ranks);
     TrainJob *job = &run.job;
@@ -34,7 +35,8 @@ static Status status_of_run(const char *name, int ranks, int steps, uint32_t see
     trained = job->program.model;
     job->gpu_count = ranks;
     for (int i = 0; i < ranks; i++) job->gpu[i] = i;
-    for (int t = 0; t < TOWERS; t++) job->local_batches.batch[t] = 2 + (t >= TOWERS / 2);
+    for (int t = 0; t < TOWERS; t++) batch[t] = 2 + (t >= TOWERS / 2);
+    job->local_batches.batch = batch;
     job->device.deterministic = false;
     job->program.compute = compute;
     job->program.norm_into_pool = true;

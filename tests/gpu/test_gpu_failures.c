@@ -231,7 +231,7 @@ static Status run_with(int32_t batch, char *message)
     GpuRun run;
     gpu_run_open(&run, 1, 1);
     run.job.max_steps = 1;
-    run.job.local_batches.batch[0] = batch;
+    run.job.local_batches.batch = &batch;
     run.on_start = start_with_memory;
     Status st = gpu_run_live(&run);
     snprintf(message, STATUS_MESSAGE_BYTES, "%s", run.seen->rank[0].message);

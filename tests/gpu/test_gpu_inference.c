@@ -35,7 +35,7 @@ static void subject_open_of(Subject *s, const Backend *backend, Dtype compute, b
                             .seed = 1};
     assert_int_equal(replica_create(&config, &s->replica), OK);
     LoaderConfig loader = {.source = s->data,
-                           .local_batches = {.towers = 1, .batch = {BATCH}},
+                           .local_batches = {.towers = 1, .batch = (const int32_t[]){BATCH}},
                            .local = 1,
                            .transform = job_transform(job, false),
                            .max_steps = BATCHES,

@@ -53,7 +53,7 @@ static void losses_of(int towers, const int *batches, Way way, double *losses)
     run.job.comm.ordered = way.ordered;
     run.job.accumulate = way.accumulate ? way.accumulate : 1;
     run.on_start = starting;
-    for (int t = 0; t < towers; t++) run.job.local_batches.batch[t] = batches[t];
+    run.job.local_batches.batch = batches;
     must_live(&run);
     memcpy(losses, run.seen->loss, sizeof run.seen->loss);
     gpu_run_close(&run);
@@ -88,7 +88,7 @@ static void check_own_differ(void)
 
 TEST_WITH(test_towers_are_one_batch, fake_as_new, NULL)
 {
-    LocalBatches local_batches = {2, {last_idle[0], last_idle[1]}};
+    LocalBatches local_batches = {2, last_idle};
     int64_t first;
     int32_t n;
     local_batch_of(&local_batches, 64, 5, 1, &first, &n);

@@ -19,7 +19,7 @@ TrainJob job_plain(const Backend *backend, const Model *model, const Source *dat
                     .canvas = side},
         .train = data,
         .backend = backend,
-        .local_batches = {.towers = towers},
+        .local_batches = batches_equal(towers, batch),
         .processes = 1,
         .device = {DEVICE_USUAL, .threads = 1},
         .optimizer = {.kind = OPTIMIZER_SGD},
@@ -33,7 +33,6 @@ TrainJob job_plain(const Backend *backend, const Model *model, const Source *dat
         .env_json = "{}",
         .checkpoint.keep = 1,
     };
-    for (int t = 0; t < towers; t++) job.local_batches.batch[t] = batch;
     return job;
 }
 

@@ -1,6 +1,7 @@
 /* Short training runs in this process. */
 #pragma once
 
+#include "tests/support/local_batches.h"
 #include "towers/replica/tower_process.h"
 
 /* A job of one process, an epoch of SGD with batches of `batch` samples for each tower. Has records if it gets a run_dir. */

@@ -96,7 +96,7 @@ static void test_case(const Golden *g)
     for (int k = 0; k < GOLDEN_CLASSES; k++) weight[k] = (float)GOLDEN_IMAGES / (float)(GOLDEN_CLASSES * counts[k]);
     bool several = g->mixup > 0 || g->weighted;
     LoaderConfig config = {.source = photographs,
-                           .local_batches = {.towers = TOWERS, .batch = {LOCAL_BATCH, LOCAL_BATCH}},
+                           .local_batches = {.towers = TOWERS, .batch = (const int32_t[]){LOCAL_BATCH, LOCAL_BATCH}},
                            .local = TOWERS,
                            .seed = GOLDEN_SEED,
                            .transform = transform_of(g),

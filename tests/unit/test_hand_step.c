@@ -79,7 +79,7 @@ static TrainJob job_of(const Source *data, const Backend *cpu, const int32_t *ba
     TrainJob job = job_plain(cpu, &model, data, 1, towers, 0);
     job.program.options.classes = 2;
     job.schedule.lr = 0.3;
-    memcpy(job.local_batches.batch, batch, (size_t)towers * sizeof *batch);
+    job.local_batches = batches_of(towers, batch);
     return job;
 }
 

@@ -105,7 +105,7 @@ TEST(test_batch_sizes_of_a_process)
                     .test = &test,
                     .eval_batch = 3,
                     .accumulate = 1,
-                    .local_batches = {.towers = 4, .batch = {5, 0, 4, 5}},
+                    .local_batches = {.towers = 4, .batch = (const int32_t[]){5, 0, 4, 5}},
                     .processes = 2};
     expect_sizes(&job, 0, (int32_t[]){5, 2, 0});
     expect_sizes(&job, 1, (int32_t[]){4, 2, 5, 0});
@@ -133,7 +133,7 @@ TEST(test_process_uses_its_number_in_the_group)
     failing.open = open_fails;
     TrainJob job = {.backend = &failing,
                     .train = data,
-                    .local_batches = {.towers = TOWERS, .batch = {2, 2, 2, 2, 2, 2}},
+                    .local_batches = {.towers = TOWERS, .batch = (const int32_t[]){2, 2, 2, 2, 2, 2}},
                     .processes = TOWERS,
                     .nodes = GROUPS,
                     .node = RANK / EACH};

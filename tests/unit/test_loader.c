@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "kernels/base/progress.h"
+#include "tests/support/local_batches.h"
 #include "tests/support/unit.h"
 #include "towers/data/sources/reader.h"
 
@@ -53,10 +54,12 @@ static CountedSource counted(int64_t count, int32_t h, int32_t w, int32_t c)
                            .bad = -1};
 }
 
+static const int32_t usual_batch[] = {5, 0, 4};
+
 static LoaderConfig config_of(const CountedSource *d)
 {
     LoaderConfig c = {.source = &d->base,
-                      .local_batches = {.towers = 3, .batch = {5, 0, 4}},
+                      .local_batches = {.towers = 3, .batch = usual_batch},
                       .local = 3,
                       .seed = 11,
                       .shuffle = true,
@@ -360,7 +363,7 @@ TEST(test_mixed_alike)
         c.max_steps = STEPS;
         c.mix = (MixRule){0.4, 1};
         c.targets = (TargetRule){10, 0.1f, weights};
-        c.local_batches = (LocalBatches){.towers = 1, .batch = {9}};
+        c.local_batches = (LocalBatches){.towers = 1, .batch = (const int32_t[]){9}};
         c.local = 1;
         memset(wanted, 0, sizeof wanted);
         mixed_collect(&c, STEPS, wanted, weight, skipped);
@@ -378,7 +381,7 @@ TEST(test_mixed_alike)
             odd += s->partner >= 0 && s->predicted == s->partner % 10 && s->partner % 10 != s->id % 10;
         }
         assert_true(mixed > 70 && cut > 20 && cut < mixed && odd > 5 && odd < mixed / 2);
-        static const LocalBatches others[] = {{3, {5, 0, 4}}, {9, {1, 1, 1, 1, 1, 1, 1, 1, 1}}, {2, {0, 9}}};
+        const LocalBatches others[] = {{3, usual_batch}, batches_equal(9, 1), {2, (const int32_t[]){0, 9}}};
         for (int k = 0; k < 6; k++) {
             double weights_found[STEPS] = {0};
             int skipped_found[STEPS] = {0};
@@ -545,13 +548,28 @@ TEST(test_memory)
     assert_fails(loader_create(&c, &l), ERR_ARG, "--data-memory");
 }
 
+/* The caller's list of local batches may go once the loader is there. */
+TEST(test_local_batches_are_copied)
+{
+    CountedSource d = counted(50, 6, 6, 1);
+    LoaderConfig c = config_of(&d);
+    int32_t batch[] = {5, 0, 4};
+    const Batch *b = NULL;
+    c.local_batches.batch = batch;
+    Loader *l = create(&c);
+    batch[0] = 1;
+    assert_int_equal(loader_next(l, &b), OK);
+    assert_int_equal(b->n, 5);
+    loader_destroy(l);
+}
+
 /* All towers that a run may have, in one process. */
 TEST(test_most_towers)
 {
     CountedSource d = counted(50, 6, 6, 1);
     LoaderConfig c = config_of(&d);
-    c.local_batches.towers = c.local = TOWERS_MAX;
-    for (int t = 0; t < TOWERS_MAX; t++) c.local_batches.batch[t] = 1;
+    c.local_batches = batches_equal(TOWERS_MAX, 1);
+    c.local = TOWERS_MAX;
     c.depth = 2 * TOWERS_MAX + 2;
     c.workers = 1;
     loader_destroy(create(&c));
@@ -627,8 +645,8 @@ TEST(test_refused)
     REFUSE(source, NULL);
     REFUSE(local_batches.towers, 0);
     REFUSE(local_batches.towers, TOWERS_MAX + 1);
-    REFUSE(local_batches.batch[1], -1);
-    REFUSE(local_batches.batch[1], INT32_MAX);
+    REFUSE(local_batches.batch, ((const int32_t[]){5, -1, 4}));
+    REFUSE(local_batches.batch, ((const int32_t[]){5, INT32_MAX, 4}));
     REFUSE(first_tower, -1);
     REFUSE(first_tower, 1);
     REFUSE(local, 0);
@@ -642,10 +660,8 @@ TEST(test_refused)
     REFUSE(workers, -1);
     REFUSE(workers, 1025);
     REFUSE(depth, 1);
+    REFUSE(local_batches.batch, ((const int32_t[]){0, 0, 0}));
 #undef REFUSE
-    c = good;
-    memset(c.local_batches.batch, 0, sizeof c.local_batches.batch);
-    expect_refused(&c);
 }
 
 /* The work of the threads; a loader that was replaced begins at zero again. */
@@ -656,7 +672,7 @@ TEST(test_progress)
     LoaderConfig c = config_of(&d);
     ProgressSlot slot = {.at_ns = 0};
     c.workers = 1;
-    c.local_batches = (LocalBatches){.towers = 3, .batch = {400, 400, 400}};
+    c.local_batches = (LocalBatches){.towers = 3, .batch = (const int32_t[]){400, 400, 400}};
     c.max_steps = 1000;
     Loader *l = create(&c);
     progress_to(&slot);

@@ -3,6 +3,7 @@
 #include "towers/data/loading/shuffle.h"
 
 #include "kernels/philox.h"
+#include "tests/support/local_batches.h"
 #include "tests/support/unit.h"
 
 static uint32_t random_below(uint32_t bound, uint32_t *at)
@@ -12,10 +13,11 @@ static uint32_t random_below(uint32_t bound, uint32_t *at)
 
 static LocalBatches random_batches(uint32_t *at)
 {
-    LocalBatches s = {.towers = 1 + (int)random_below(random_below(4, at) ? 9 : 256, at)};
-    for (int t = 0; t < s.towers; t++) s.batch[t] = (int32_t)random_below(4, at) ? (int32_t)random_below(40, at) : 0;
-    if (global_batch_of(&s) == 0) s.batch[s.towers / 2] = 3;
-    return s;
+    int32_t batch[256];
+    int towers = 1 + (int)random_below(random_below(4, at) ? 9 : 256, at);
+    for (int t = 0; t < towers; t++) batch[t] = (int32_t)random_below(4, at) ? (int32_t)random_below(40, at) : 0;
+    if (global_batch_of(&(LocalBatches){towers, batch}) == 0) batch[towers / 2] = 3;
+    return batches_of(towers, batch);
 }
 
 /* Walks an epoch: runs follow each other without gap or overlap, none is larger than its local batch. */
@@ -47,8 +49,9 @@ TEST(test_every_sample_once)
         LocalBatches s = random_batches(&at);
         check_epoch(&s, 1 + random_below(2000, &at));
     }
-    LocalBatches most = {.towers = TOWERS_MAX};
-    for (int t = 0; t < TOWERS_MAX; t++) most.batch[t] = 1 + t % 3;
+    int32_t *many = batches_room(TOWERS_MAX);
+    LocalBatches most = {TOWERS_MAX, many};
+    for (int t = 0; t < TOWERS_MAX; t++) many[t] = 1 + t % 3;
     check_epoch(&most, TOWERS_MAX - 1);
 }
 
@@ -64,7 +67,7 @@ static void expect_cut(const LocalBatches *s, int64_t count, int64_t step, const
 
 TEST(test_by_hand)
 {
-    LocalBatches s = {.towers = 4, .batch = {4, 0, 2, 2}};
+    LocalBatches s = {.towers = 4, .batch = (const int32_t[]){4, 0, 2, 2}};
     assert_int_equal(global_batch_of(&s), 8);
     assert_int_equal(steps_per_epoch_of(&s, 16), 2);
     assert_int_equal(steps_per_epoch_of(&s, 17), 3);

@@ -3,6 +3,7 @@
 
 #include "inception/models/models.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/local_batches.h"
 #include "tests/support/unit.h"
 #include "towers/guard/batch_max.h"
 #include "towers/guard/memory_check.h"
@@ -40,12 +41,11 @@ static TrainJob job_of(int towers, int32_t n)
                     .data_channels = 1,
                     .canvas = 28},
         .train = train,
-        .local_batches = {.towers = towers},
+        .local_batches = batches_equal(towers, n),
         .processes = towers,
         .accumulate = 1,
         .optimizer = {.kind = OPTIMIZER_ADAM},
     };
-    for (int t = 0; t < towers; t++) job.local_batches.batch[t] = n;
     return job;
 }
 
@@ -89,7 +89,7 @@ TEST_WITH(test_all_processes_count, set_up, tear_down)
 {
     TrainJob one = job_of(1, 256), four = job_of(4, 256), uneven = job_of(4, 256);
     size_t alone = least_of(&one), together = least_of(&four);
-    for (int t = 1; t < 4; t++) uneven.local_batches.batch[t] = 1;
+    uneven.local_batches = batches_of(4, (int32_t[]){256, 1, 1, 1});
     assert_true(together > 4 * alone - 8 * MIB && together < 4 * alone + 8 * MIB);
     assert_true(least_of(&uneven) < alone + (together - alone) / 2);
     assert_fails(checked(&four, alone), ERR_MEMORY, "4 processes");

@@ -151,7 +151,7 @@ static TrainJob job_of(const Source *source, const int32_t *batch, int towers)
     job.epochs = 10;
     job.max_steps = 1;
     job.gate.bn_decay = 0.9;
-    for (int t = 0; t < towers; t++) job.local_batches.batch[t] = batch[t];
+    job.local_batches = batches_of(towers, batch);
     return job;
 }
 
@@ -247,7 +247,7 @@ TEST(test_places)
     assert_int_equal(job_step_samples(&job, 9), 1);  /* the short batch */
     assert_int_equal(job_step_samples(&job, 11), 2); /* no batch: as many as in a full one */
 
-    job.local_batches = (LocalBatches){.towers = 3, .batch = {2, 0, 5}};
+    job.local_batches = batches_of(3, (int32_t[]){2, 0, 5});
     Batch none = job_batch_without_images(&job, 3, 2);
     assert_true(none.n == 5 && none.first == 2 && none.tower == 2 && none.step == 1 && !none.pixels);
     RandomKey key = job_random_key(&job, 4, &none);
@@ -381,7 +381,7 @@ TEST(test_uneven)
     is("a full global batch", number_of(rows, 0, "mean_loss"), 3);
     json_decref(rows);
 
-    job.local_batches = (LocalBatches){.towers = 2, .batch = {2, 2}}; /* [2, 3] and [4]: a batch that is one short */
+    job.local_batches = batches_equal(2, 2); /* [2, 3] and [4]: a batch that is one short */
     rows = run_live(job, "uneven-short", weights);
     is("divided by the global batch", number_of(rows, 0, "mean_loss"), 2.25);
     is("its gradient", weights[0], 0.25 - RATE * 2.25);

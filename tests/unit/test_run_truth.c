@@ -435,7 +435,7 @@ TEST(test_dropout)
     assert_int_equal(file_replace(path, labels, sizeof labels), OK);
     if (source_open(&(SourceConfig){.path = scratch}, SPLIT_TRAIN, &train_data) != OK) fail_msg("%s", status_message());
     job.train = train_data;
-    job.local_batches.batch[0] = job.local_batches.batch[1] = 1;
+    job.local_batches = batches_equal(2, 1);
     job.epochs = 2;
     Run *run = run_live(job, "dropout", NULL);
     assert_int_equal(run->steps, 2);
@@ -453,9 +453,9 @@ static void masks_follow_samples(Model model, const char *what)
     for (int way = 0; way < 4; way++) {
         char name[16];
         TrainJob job = job_of(&model, way == 1 ? 3 : way == 3 ? 2 : 1);
-        if (way == 1) job.local_batches.batch[0] = 13, job.local_batches.batch[1] = 0, job.local_batches.batch[2] = 51;
-        if (way == 2) job.local_batches.batch[0] = 16;
-        if (way == 3) job.local_batches.batch[0] = 7, job.local_batches.batch[1] = 25;
+        if (way == 1) job.local_batches = batches_of(3, (int32_t[]){13, 0, 51});
+        if (way == 2) job.local_batches = batches_equal(1, 16);
+        if (way == 3) job.local_batches = batches_of(2, (int32_t[]){7, 25});
         job.accumulate = TRAIN / (int)global_batch_of(&job.local_batches);
         snprintf(name, sizeof name, "%s-%d", what, way);
         Run *run = run_live(job, name, NULL);
@@ -614,7 +614,7 @@ TEST(test_crash_without_lack_of_memory)
     TrainJob job = job_of(&model, 1);
     Source crashing = {.info = *source_info(train_data), .read = read_and_crash, .label = label_some};
     job.train = &crashing;
-    job.local_batches.batch[0] = 1;
+    job.local_batches = batches_equal(1, 1);
     pid_t child = fork();
     if (child == 0) {
         setrlimit(RLIMIT_CORE, &(struct rlimit){0});

@@ -112,7 +112,7 @@ TEST(the_epoch_at_which_a_run_ends)
         static TrainJob job;
         int ends = 0, falls = 0;
         job = (TrainJob){.program.model = &model, .train = &data, .accumulate = 1, .epochs = 100, .max_steps = -1};
-        job.local_batches = (LocalBatches){.towers = 1, .batch = {1}};
+        job.local_batches = (LocalBatches){.towers = 1, .batch = (const int32_t[]){1}};
         job.stopping = c->rules;
         job.schedule = (Schedule){.kind = c->sched, .lr = .8, .decay_rate = .5, .warmup_epochs = c->sched ? 2 : 0};
         static TowerProcess p;

@@ -75,10 +75,10 @@ typedef struct TrainJob {
 
     /* towers */
     const Backend *backend;
-    LocalBatches local_batches;
-    DeviceConfig device; /* of every process; its ordinal is job_device's */
-    CommConfig comm;     /* timeout, reduce, ordered, ctas; the rest is job_comm's */
-    int processes;       /* of the whole run: equally many on each node */
+    LocalBatches local_batches; /* the list is borrowed */
+    DeviceConfig device;        /* of every process; its ordinal is job_device's */
+    CommConfig comm;            /* timeout, reduce, ordered, ctas; the rest is job_comm's */
+    int processes;              /* of the whole run: equally many on each node */
     /* A node is one supervisor and its processes (launch.h), usually a host; nodes 0 or 1: there is only this one. */
     int nodes, node;
     int node_on_host;             /* the number of this node among those that see the same GPUs */

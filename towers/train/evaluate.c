@@ -163,7 +163,7 @@ static LoaderConfig eval_loader(const TowerProcess *p)
 {
     const TrainJob *job = p->job;
     LoaderConfig config = job_loader(job, false);
-    config.local_batches = (LocalBatches){.towers = 1, .batch = {job->eval_batch}};
+    config.local_batches = (LocalBatches){.towers = 1, .batch = &job->eval_batch};
     config.local = 1;
     config.start_step = p->place.rank;
     config.stride = p->place.ranks;

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include "kernels/cuda/cuda.h"
+#include "tests/support/local_batches.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 #include "towers/replica/norm_sync.h"
@@ -68,7 +69,7 @@ void gpu_run_open(GpuRun *run, int towers, int ranks)
              .fuse_siblings = true},
         .train = run->data,
         .backend = &cuda_backend,
-        .local_batches = {.towers = towers},
+        .local_batches = batches_equal(towers, BATCH),
         .processes = ranks,
         .device = {DEVICE_USUAL, .threads = 1, .deterministic = true},
         .gpu_count = 1, /* every rank's own number 0 */
@@ -87,7 +88,6 @@ void gpu_run_open(GpuRun *run, int towers, int ranks)
         .env_json = "{}",
         .checkpoint.keep = 1,
     };
-    for (int t = 0; t < towers; t++) run->job.local_batches.batch[t] = BATCH;
 }
 
 void gpu_run_close(GpuRun *run)

@@ -29,6 +29,7 @@ typedef struct BatchPiece {
 
 struct Loader {
     LoaderConfig config;
+    int32_t *local_batch;             /* owned: the list of config.local_batches */
     int64_t steps_per_epoch, batches; /* batches: total number */
     int32_t capacity;                 /* images of a buffer, with mixing the partner behind a batch, too */
     int buffers_count, workers_count, threads_count;
@@ -417,6 +418,17 @@ static Status set_sizes(Loader *l)
     return OK;
 }
 
+static Status local_batches_keep(Loader *l)
+{
+    LocalBatches *batches = &l->config.local_batches;
+    size_t towers = (size_t)batches->towers;
+    l->local_batch = malloc(towers * sizeof *l->local_batch);
+    if (!l->local_batch) return FAIL(ERR_MEMORY, "no memory for the local batches of %zu towers", towers);
+    memcpy(l->local_batch, batches->batch, towers * sizeof *l->local_batch);
+    batches->batch = l->local_batch;
+    return OK;
+}
+
 static Status start_workers(Loader *l)
 {
     Status st = OK;
@@ -452,6 +464,7 @@ Status loader_create(const LoaderConfig *config, Loader **made)
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->work, NULL);
     pthread_cond_init(&l->done, NULL);
+    TRY_OUT(local_batches_keep(l));
     TRY_OUT(set_sizes(l));
     l->buffers = calloc((size_t)l->buffers_count, sizeof *l->buffers);
     l->workers = calloc((size_t)l->workers_count, sizeof *l->workers);
@@ -503,6 +516,7 @@ void loader_destroy(Loader *l)
     }
     free(l->workers);
     free(l->threads);
+    free(l->local_batch);
     order_free(&l->order);
     pthread_mutex_destroy(&l->lock);
     pthread_cond_destroy(&l->work);

@@ -25,9 +25,9 @@
 typedef enum BadSamples { BAD_STOP = 0, BAD_SKIP } BadSamples;
 
 typedef struct LoaderConfig {
-    const Source *source; /* borrowed */
-    LocalBatches local_batches;
-    int first_tower, local; /* the towers of this process */
+    const Source *source;       /* borrowed */
+    LocalBatches local_batches; /* the list is borrowed by loader_create, which copies it */
+    int first_tower, local;     /* the towers of this process */
     uint64_t seed;
     bool shuffle;    /* training; else samples are in the order of the source */
     int window;      /* shards in a window of the order (order.h); 0: none */

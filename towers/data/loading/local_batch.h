@@ -11,7 +11,7 @@ enum { TOWERS_MAX = 4096 };
 
 typedef struct LocalBatches {
     int towers;
-    int32_t batch[TOWERS_MAX]; /* samples of tower t in a full batch; 0 is legal, not all may be 0 */
+    const int32_t *batch; /* borrowed [towers]: samples of tower t in a full batch; 0 is legal, not all may be 0 */
 } LocalBatches;
 
 int64_t global_batch_of(const LocalBatches *local);                   /* G */
