@@ -1,7 +1,6 @@
 /* Candidates for a call, and their parts; see choice.h. */
 #include "kernels/cpu/choice.h"
 
-#include "kernels/cpu/isa.h"
 #include "kernels/cpu/span.h"
 
 /* ---- parts */

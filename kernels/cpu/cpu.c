@@ -5,7 +5,6 @@
 
 #include <sys/mman.h>
 
-#include "kernels/cpu/isa.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/team.h"
 

@@ -1,4 +1,4 @@
-/* Internals of the CPU backend: its device, its kernels, and how they are compiled for the processor.
+/* Internals of the CPU backend: its device, its kernels, how they are compiled for the processor, and what it can do.
  *
  * Every row of ops.def is one `const OpKernel cpu_<name>`, defined in the file of its family. Kernels run at once, in
  * the calling thread plus the OpenMP team that open made (cpu_threads() wide, denormals flushed to zero). A loop that
@@ -44,6 +44,25 @@ typedef struct CpuDevice {
 #define CPU_CLONES __attribute__((noinline))
 #endif
 #endif
+
+/* The instruction set that kernels may use, one value for all of them, our own and oneDNN's (isa.c). Of 64-bit ARM the second, of
+ * x86-64 the first and those from the third on; each of these includes the ones before it. CPU_CLONES does not ask for it. */
+typedef enum CpuIsa {
+    CPU_PLAIN,       /* whatever the compiler assumes */
+    CPU_NEON,        /* which no processor of 64-bit ARM lacks, so nothing lowers it */
+    CPU_AVX2,        /* with FMA */
+    CPU_AVX512,      /* F, BW and VL */
+    CPU_AVX512_BF16, /* products of pairs of bf16, and conversion to it */
+    CPU_AMX          /* tiles of bf16, granted by the system */
+} CpuIsa;
+
+/* The first call decides, for the life of the process. */
+CpuIsa cpu_isa(void);
+/* The code by vectors for numbers of this type, if an op has it: CPU_AVX512, CPU_AVX2 or CPU_NEON; CPU_PLAIN: there is none. All of it
+ * computes with f32, but that of AVX-512 with bf16, too, where the processor converts it. */
+CpuIsa cpu_vectors(Dtype dtype);
+/* "AVX-512 with bf16 (avx512_core_bf16), oneDNN 2.6.3" */
+void cpu_isa_describe(char *text, size_t bytes);
 
 #define OP(KIND, name, ...) extern const OpKernel cpu_##name;
 #include "kernels/ops.def"

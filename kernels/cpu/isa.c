@@ -1,5 +1,8 @@
-/* The instruction set of the CPU's kernels; see isa.h. */
-#include "kernels/cpu/isa.h"
+/* The instruction set that the CPU's kernels may use: what the processor, the system and oneDNN agree on, lowered by oneDNN's variable
+ * ONEDNN_MAX_CPU_ISA (AVX2, AVX512_CORE, AVX512_CORE_BF16 ...), so that the code for older processors can be tested and timed on a
+ * newer one. No other file of kernels/ asks the processor (tests/support/check_map.py). What the compiler makes of plain loops
+ * (CPU_CLONES, cpu.h) is chosen by the loader and not lowered. */
+#include "kernels/cpu/cpu.h"
 
 #include <dnnl.h>
 #include <pthread.h>

@@ -102,7 +102,7 @@ BANNED = [
     # A checksum and a resizer with the same bits for every processor ask for themselves.
     Banned(re.compile(r"__builtin_cpu_supports|dnnl_get_effective_cpu_isa|\bcpuid\b"), [""],
            dict.fromkeys(["kernels/cpu/isa.c", "towers/files/crc32c.c", "towers/data/images/resize_avx2.c"], OFTEN),
-           "asks for the processor's instructions", "kernels use cpu_isa() (kernels/cpu/isa.h)", "`__builtin_cpu_supports`, `cpuid`",
+           "asks for the processor's instructions", "kernels use cpu_isa() (kernels/cpu/cpu.h)", "`__builtin_cpu_supports`, `cpuid`",
            "one variable lowers all kernels, so that tests reach those for older processors"),
     Banned(re.compile(r"%[-+ #0-9.*]*ll[diux]"), [""], {}, "prints or reads a long long", "use PRId64 or its like", "`%lld`",
            "numbers of 64 bits are printed as they are"),

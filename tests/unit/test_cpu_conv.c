@@ -7,7 +7,6 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/choice.h"
-#include "kernels/cpu/isa.h"
 #include "tests/support/reference.h"
 #include "tests/support/unit.h"
 

@@ -1,10 +1,9 @@
-/* The instruction set of all CPU kernels (kernels/cpu/isa.h) follows ONEDNN_MAX_CPU_ISA, also in those that once asked the
+/* The instruction set of all CPU kernels (kernels/cpu/isa.c) follows ONEDNN_MAX_CPU_ISA, also in those that once asked the
  * processor themselves: batch norm and max pool. In f32 these need AVX-512 alone, not its bf16. oneDNN reads the variable
  * once, so every set is tried by a process of its own. */
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "kernels/cpu/isa.h"
 #include "kernels/cpu/norm/norm_rows.h"
 #include "kernels/cpu/pool/pool_rows.h"
 #include "tests/support/unit.h"

@@ -2,7 +2,6 @@
  * has its instructions, and explains what it has chosen. oneDNN, the last row, takes everything: without this, a row that declined
  * all problems would fail no other test. */
 #include "kernels/cpu/conv/conv_impl.h"
-#include "kernels/cpu/isa.h"
 #include "tests/support/unit.h"
 
 static Device device;

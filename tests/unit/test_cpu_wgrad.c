@@ -5,7 +5,6 @@
 #include <stdint.h>
 
 #include "kernels/cpu/conv/wgrad.h"
-#include "kernels/cpu/isa.h"
 #include "tests/support/unit.h"
 #include "tests/support/weight_gradient.h"
 

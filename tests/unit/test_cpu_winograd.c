@@ -4,7 +4,6 @@
 #include <stdint.h>
 
 #include "kernels/cpu/conv/conv_impl.h"
-#include "kernels/cpu/isa.h"
 #include "tests/support/reference.h"
 #include "tests/support/unit.h"
 

@@ -8,7 +8,6 @@
 #include "kernels/cpu/conv/conv_onednn.h"
 
 #include "kernels/base/text.h"
-#include "kernels/cpu/isa.h"
 #include "kernels/cpu/vector.h"
 
 typedef struct Candidate Candidate;

@@ -1,8 +1,6 @@
 /* Weight gradients as packed products: which convolutions they take, and on which processors. */
 #include "kernels/cpu/conv/wgrad.h"
 
-#include "kernels/cpu/isa.h"
-
 #ifdef CPU_HAS_LANES
 /* With fewer channels, panels are mostly padding; with fewer pixels, reading and writing dw is what takes the time. */
 static const char *size_declines(const ConvProblem *p)

@@ -9,7 +9,6 @@
  * workspace at each call, channels padded with zeros. */
 #include "kernels/cpu/conv/depthwise.h"
 #include "kernels/cpu/conv/conv_impl.h"
-#include "kernels/cpu/isa.h"
 
 enum { PARTS = 16 /* of a weight gradient, at most */ };
 

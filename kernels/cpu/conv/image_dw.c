@@ -17,7 +17,6 @@
 #endif
 
 #include "kernels/cpu/conv/gemm_tile.h"
-#include "kernels/cpu/isa.h"
 #include "kernels/cpu/span.h"
 
 enum { IMAGE_CHANNELS_MAX = 4, TERMS = 9, TERMS_MAX = 256, SHORT = 8, PARTS_MIN = 8, PARTS_MAX = 64 };

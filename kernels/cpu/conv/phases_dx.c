@@ -7,7 +7,6 @@
 #include "kernels/cpu/conv/conv_onednn.h"
 
 #include "kernels/base/text.h"
-#include "kernels/cpu/isa.h"
 #include "kernels/cpu/vector.h"
 
 enum { STRIDE_MAX = 2, PHASES_MAX = STRIDE_MAX * STRIDE_MAX };

@@ -9,7 +9,6 @@
  * A sum is made by one thread, in an order that does not depend on the number of threads. Weights are packed once per call:
  * u[panel of outputs][tap][input][outputs of the panel]. */
 #include "kernels/cpu/conv/conv_impl.h"
-#include "kernels/cpu/isa.h"
 
 #include "kernels/cpu/vector.h"
 

@@ -7,7 +7,6 @@
 #pragma once
 
 #include "kernels/cpu/conv/conv_impl.h"
-#include "kernels/cpu/isa.h"
 #include "kernels/cpu/vector.h"
 
 typedef enum WinogradAlgorithm {

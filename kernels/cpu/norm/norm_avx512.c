@@ -3,7 +3,6 @@
  * A block is two vectors of channels of four rows that lie far apart. Their sums stay in registers and are added to
  * memory once, while loops along a row would read and write them for every row. The order of the sums depends on the
  * shape alone; it differs from that of the plain loops. */
-#include "kernels/cpu/isa.h"
 #include "kernels/cpu/norm/norm_rows.h"
 
 #if defined(__x86_64__)

@@ -27,6 +27,6 @@ typedef struct NormRows {
 /* sum[width] and second[width]: of the passes that sum, else NULL. */
 void norm_rows_run(NormPass pass, const NormRows *r, float *sum, float *second);
 
-/* The two implementations. The first returns false and does nothing without its instructions (isa.h). */
+/* The two implementations. The first returns false and does nothing without its instructions (cpu.h). */
 bool norm_rows_avx512(NormPass pass, const NormRows *r, float *sum, float *second);
 void norm_rows_plain(NormPass pass, const NormRows *r, float *sum, float *second);

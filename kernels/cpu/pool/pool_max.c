@@ -2,7 +2,6 @@
  *
  * The first largest element of the window wins, NaN beats everything; its position (row * kw + column) is kept as u8. Whole
  * windows of 3x3 are computed by vectors (pool_code.h) if the processor has the instructions. */
-#include "kernels/cpu/isa.h"
 #include "kernels/cpu/pool/pool_rows.h"
 #include "kernels/pool_axis.h"
 
