@@ -15,7 +15,7 @@ CPU, CONV, CUDA = "kernels/cpu/", "kernels/cpu/conv/", "kernels/cuda/"
 ROADS = {
     "f32 3x3 forward on a CPU": (12, CPU, [CONV + "conv.c", CONV + "winograd.c", CONV + "winograd_avx512.c"]),
     "its weight gradient": (13, CPU, [CONV + "conv.c", CONV + "winograd_dw.c", CONV + "wgrad_avx512.c"]),
-    "a convolution on a GPU": (17, CUDA, [CUDA + name for name in ("ops.c", "autotune.c", "plan_cache.c", "libraries/cudnn_graph.c", "libraries/cudnn_plan.c", "libraries/cudnn_library.c")]),
+    "a convolution on a GPU": (19, CUDA, [CUDA + name for name in ("conv/conv.c", "conv/task.c", "autotune.c", "plan_cache.c", "libraries/cudnn_graph.c", "libraries/cudnn_plan.c", "libraries/cudnn_library.c")]),
 }
 INCLUDE = re.compile(r'^\s*#\s*include "([^"]+)"', re.M)
 
