@@ -60,7 +60,10 @@ typedef struct NodeAnswers {
 typedef struct HostsSurvey {
     int ranks, hosts;
     NodeAnswers *node; /* owned: [ranks] */
-    FILE *sentences;   /* the findings, one a line */
+    /* Owned, [ranks] each, of the topic that groups_find saw last: the first rank that rank r is alike, -1 if it does not answer; and
+     * how many are alike this one. */
+    int *group, *members;
+    FILE *sentences; /* the findings, one a line */
     char *found;
     size_t found_bytes;
     int findings;
@@ -186,32 +189,32 @@ static bool alike(const HostsSurvey *s, Topic topic, int a, int b)
     return !strcmp(s->node[a].text[topic], s->node[b].text[topic]);
 }
 
-/* group[r]: the first rank that rank r is alike, -1 if it does not answer; returns the first rank of the largest group,
- * -1 if two are. */
-static int groups_find(const HostsSurvey *s, Topic topic, int group[LAUNCH_RANKS_MAX])
+/* Returns the first rank of the largest group, -1 if two are. */
+static int groups_find(HostsSurvey *s, Topic topic)
 {
-    int count[LAUNCH_RANKS_MAX] = {0}, most = 0, usual = -1;
+    int most = 0, usual = -1, *group = s->group;
+    memset(s->members, 0, (size_t)s->ranks * sizeof *s->members);
     for (int r = 0; r < s->ranks; r++) {
         group[r] = topic == TOPIC_BUILD || s->node[r].layout == ANSWERS_LAYOUT ? r : -1;
         for (int k = 0; k < r && group[r] == r; k++)
             if (group[k] == k && alike(s, topic, k, r)) group[r] = k;
-        if (group[r] >= 0) count[group[r]]++;
+        if (group[r] >= 0) s->members[group[r]]++;
     }
     for (int r = 0; r < s->ranks; r++) {
-        if (count[r] == most) usual = -1;
-        if (count[r] > most) most = count[usual = r];
+        if (s->members[r] == most) usual = -1;
+        if (s->members[r] > most) most = s->members[usual = r];
     }
     return usual;
 }
 
 /* "host1, host2 and 30 more" */
-static void names_list(const HostsSurvey *s, const int group[LAUNCH_RANKS_MAX], int of, char *text, size_t bytes)
+static void names_list(const HostsSurvey *s, int of, char *text, size_t bytes)
 {
     char name[96];
     int named = 0, more = 0;
     Text list = text_start(text, bytes);
     for (int r = 0; r < s->ranks; r++) {
-        if (group[r] != of) continue;
+        if (s->group[r] != of) continue;
         if (named < NAMES_SHOWN)
             text_add(&list, "%s%s", named++ ? ", " : "", name_of(s, r, name));
         else
@@ -222,14 +225,14 @@ static void names_list(const HostsSurvey *s, const int group[LAUNCH_RANKS_MAX], 
 
 static void topic_compare(HostsSurvey *s, Topic topic)
 {
-    int group[LAUNCH_RANKS_MAX], usual = groups_find(s, topic, group);
+    int usual = groups_find(s, topic);
     char names[512], others[512], split[1600];
     Text sides = text_start(split, sizeof split); /* if there is no usual one */
-    if (usual >= 0) names_list(s, group, usual, others, sizeof others);
+    if (usual >= 0) names_list(s, usual, others, sizeof others);
     for (int r = 0; r < s->ranks; r++) {
         const char *text = s->node[r].text[topic];
-        if (group[r] != r || r == usual) continue;
-        names_list(s, group, r, names, sizeof names);
+        if (s->group[r] != r || r == usual) continue;
+        names_list(s, r, names, sizeof names);
         if (usual >= 0)
             report(s, "%s: %s is '%s', but '%s' on %s", names, topic_names[topic], text, s->node[usual].text[topic],
                    others);
@@ -250,21 +253,19 @@ static void all_compare(HostsSurvey *s)
 
 /* ---- output */
 
-static void survey_print(const HostsSurvey *s, const Launch *launch, FILE *to)
+static void survey_print(HostsSurvey *s, const Launch *launch, FILE *to)
 {
     text_printf(to, "%d programs on %d hosts, ranks from %s\n\n", s->ranks, s->hosts, launch->origin);
     for (Topic t = 0; t < TOPICS; t++) {
-        int group[LAUNCH_RANKS_MAX], used = 0, lines = 0;
+        int used = 0, lines = 0;
         char names[512];
-        groups_find(s, t, group);
+        groups_find(s, t);
         for (int r = 0; r < s->ranks; r++) used += s->node[r].text[t][0] != 0;
         for (int r = 0; r < s->ranks && used; r++) {
-            int members = 0;
-            if (group[r] != r) continue;
-            for (int k = 0; k < s->ranks; k++) members += group[k] == r;
-            names_list(s, group, r, names, sizeof names);
+            if (s->group[r] != r) continue;
+            names_list(s, r, names, sizeof names);
             text_printf(to, "%-14s %-52s %s\n", lines++ ? "" : topic_names[t], s->node[r].text[t],
-                        members == s->ranks ? "all" : names);
+                        s->members[r] == s->ranks ? "all" : names);
         }
     }
     fputc('\n', to);
@@ -300,8 +301,10 @@ static Status survey_make(const Options *o, JobFiles *files, HostsSurvey *s)
     NodeAnswers *mine = malloc(sizeof *mine);
     s->ranks = files->launch.ranks;
     s->node = calloc((size_t)s->ranks, sizeof *s->node);
+    s->group = calloc((size_t)s->ranks, sizeof *s->group);
+    s->members = calloc((size_t)s->ranks, sizeof *s->members);
     s->sentences = open_memstream(&s->found, &s->found_bytes);
-    if (!mine || !s->node || !s->sentences)
+    if (!mine || !s->node || !s->group || !s->members || !s->sentences)
         TRY_OUT(FAIL(ERR_MEMORY, "no memory for the answers of %d programs", s->ranks));
     node_fill(o, files, mine);
     TRY_OUT(control_gather(files->control, mine, sizeof *mine, "what it is", s->node));
@@ -342,5 +345,7 @@ out:
     if (s.sentences) fclose(s.sentences);
     free(s.found);
     free(s.node);
+    free(s.group);
+    free(s.members);
     return st;
 }

@@ -60,7 +60,7 @@ echo '#include "kernels/cpu/a.h"' >"$work/house/towers/data/a.c"
 finds "inner headers of kernels/cpu are its own"
 house
 echo 'double norm[TOWERS_MAX];' >"$work/house/towers/train/a.c"
-finds "towers/train/a.c sizes an array by the most towers of any run"
+finds "towers/train/a.c sizes an array by the most towers or ranks of any run"
 house
 echo 'enum { PAUSE_MS = 5 };' >"$work/house/nccl_sync/a.c"
 finds "nccl_sync/a.c has a time of its own"
@@ -159,6 +159,7 @@ enum { PAUSE_SECONDS=5 };|has a time of its own
 enum { PAUSE_MS = (5) };|has a time of its own
 double n[TOWERS_MAX + 1];|sizes an array by the most towers
 void f(double n[2 * TOWERS_MAX]) {|sizes an array by the most towers
+int group[LAUNCH_RANKS_MAX], usual;|sizes an array by the most towers or ranks
 pthread_cond_timedwait(&c, &m, &t);|waits by the time of day
 if (strcmp(device->backend->name, "cpu") == 0)|compares the name of a backend
 source->read = a_read;|fills no inventory

@@ -50,7 +50,7 @@ TIME = re.compile(r"\b[A-Z][A-Z0-9_]*_(?:NS|US|MS|S|SECONDS|MINUTES)\s*(?:=\s*)?
 TIMES_ELSEWHERE = {"kernels/base/timeouts.h", "inception/commands/data.c", "inception/commands/profile.c", "inception/job/progress_line.c", "towers/remote/cache_bring.c",
                    "towers/remote/causes.c", "towers/remote/s3.c", "towers/remote/transport.c",
                    "towers/data/listing/index.c", "towers/train/console.c", "towers/train/step_record.c"}
-BY_MOST = re.compile(r"\[[^\]\n]*\bTOWERS_MAX\b[^\]\n]*\](?=\s*[;,=)\[])")
+BY_MOST = re.compile(r"\[[^\]\n]*\b(?:TOWERS_MAX|(?:LAUNCH|CONTROL)_RANKS_MAX)\b[^\]\n]*\](?=\s*[;,=)\[])")
 # A source that reads its samples itself, and how it says what it used.
 READER = re.compile(r"\bread = \w+")
 USED = re.compile(r"\b(?:inventory_fill|indexed_describe)\(|\.info = (?:\*info|from->info)")
@@ -94,9 +94,9 @@ BANNED = [
            "`fsync`, `write`, `ftruncate`, `flock`, `readdir` and their like", "who watches the process knows for what it waits"),
     Banned(TIME, [""], dict.fromkeys(TIMES_ELSEWHERE, OFTEN), "has a time of its own", "it stands in kernels/base/timeouts.h",
            "a constant `X_MS`, `X_SECONDS`, ... between parts that watch each other", "it is asserted there which is smaller"),
-    Banned(BY_MOST, [""], {"towers/data/loading/local_batch.h": 1},
-           "sizes an array by the most towers of any run", "allocate as many as this run has", "`[TOWERS_MAX]`",
-           "4,096 towers are for options, and not for frames of functions"),
+    Banned(BY_MOST, [""], {"nccl_sync/hosts/control.c": 1}, "sizes an array by the most towers or ranks of any run",
+           "allocate as many as this run has", "`[TOWERS_MAX]`, `[LAUNCH_RANKS_MAX]`",
+           "4,096 are for options, and not for structs and frames of functions"),
     Banned(re.compile(r"\b(?:pthread_\w*timed\w*|sem_timedwait)\s*\("), [""], {}, "waits by the time of day",
            "use clock_deadline (kernels/base/clock.h)", "`pthread_cond_timedwait`, `sem_timedwait`", "the time of day may be set back"),
     # A checksum and a resizer with the same bits for every processor ask for themselves.
