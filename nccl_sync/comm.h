@@ -12,7 +12,7 @@
 #include "kernels/backend.h"
 #include "kernels/base/progress.h"
 #include "kernels/base/silence.h"
-#include "nccl_sync/hosts/handshake.h"
+#include "nccl_sync/hosts/frames.h"
 #include "nccl_sync/placement.h"
 
 typedef struct Comm Comm;
@@ -61,6 +61,11 @@ bool comm_shared_follows(const CommShared *shared, int process);
 ProgressSlot *comm_shared_progress(CommShared *shared, int process);
 /* Called by the supervisor when a heartbeat reports progress in another node; at_ns: clock_ns() of this host. */
 void comm_shared_peers_progress(CommShared *shared, int64_t at_ns);
+/* The number of the last collective to which all processes of this node have come: one less while its first process does not look, or
+ * another one has not done its part. For the supervisor's heartbeats. */
+int64_t comm_shared_come_to(const CommShared *shared);
+/* Called by the supervisor: the nodes for which this one waits, as heartbeats say. */
+void comm_shared_behind(CommShared *shared, NodesBehind behind);
 /* Whether the process waits for others, at a barrier or for its communication thread, which looks for them. */
 bool comm_shared_waiting(const CommShared *shared, int process);
 

@@ -230,7 +230,6 @@ static void hosts_close(Comm *comm)
     comm_thread_end(c->thread);
     free(c->node);
     free(c->numbers);
-    free(c->answers);
     free(c->aware);
     free(c);
 }
@@ -322,9 +321,8 @@ static Status leader_open(Comm *comm, HostsComm *c, LinkOpen link_open)
     int request = 0;
     c->node = calloc((size_t)place->nodes, sizeof *c->node);
     c->numbers = calloc((size_t)place->nodes, sizeof *c->numbers);
-    c->answers = calloc((size_t)place->nodes, sizeof *c->answers);
     c->aware = calloc((size_t)place->nodes, sizeof *c->aware);
-    if (!c->node || !c->numbers || !c->answers || !c->aware)
+    if (!c->node || !c->numbers || !c->aware)
         return FAIL(ERR_MEMORY, "no memory for the names of %d nodes", place->nodes);
     TRY(link_open(&comm->config, &c->link));
     NodeInfo *mine = &c->node[place->node];
@@ -351,6 +349,7 @@ static Status leader_open(Comm *comm, HostsComm *c, LinkOpen link_open)
 static Status open_work(Comm *comm, void *of)
 {
     HostsComm *c = hosts_of(comm);
+    c->collective++; /* who does not come to it is behind, as in all others */
     if (c->process == 0) TRY(leader_open(comm, c, *(const LinkOpen *)of));
     return shared_barrier(&comm->config, c->shared); /* first_tower is known */
 }

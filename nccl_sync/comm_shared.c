@@ -67,6 +67,29 @@ void comm_shared_peers_progress(CommShared *shared, int64_t at_ns)
     atomic_store(&shared->peers_ns, at_ns);
 }
 
+int shared_behind(const CommShared *shared)
+{
+    int64_t partials = atomic_load(&shared->partials);
+    for (int r = 1; r < shared->ranks; r++)
+        if (atomic_load(&shared->added[r]) < partials) return r;
+    return -1;
+}
+
+int64_t comm_shared_come_to(const CommShared *shared)
+{
+    int64_t number = atomic_load(&shared->come_to);
+    bool looks = clock_ns() - atomic_load(&shared->looked_ns[0]) < ROLL_CALL_MS * 1000000ll;
+    return number > 0 && (!looks || shared_behind(shared) >= 0) ? number - 1 : number;
+}
+
+void comm_shared_behind(CommShared *shared, NodesBehind behind)
+{
+    uint64_t word;
+    _Static_assert(sizeof word == sizeof behind, "it is written at once");
+    memcpy(&word, &behind, sizeof word);
+    atomic_store(&shared->behind, word);
+}
+
 int comm_shared_aborted(const CommShared *shared)
 {
     return (int)atomic_load(&shared->aborted) - 1;

@@ -31,6 +31,8 @@ struct CommShared {
     _Atomic int64_t looked_ns[NODE_RANKS_MAX];   /* when each communication thread last looked, while it waits */
     _Atomic bool awaits[NODE_RANKS_MAX];         /* each process waits for its communication thread */
     _Atomic int64_t peers_ns;                    /* the last sign of progress of other nodes */
+    _Atomic int64_t come_to;                     /* the collective in which the node waits for others, or last did */
+    _Atomic uint64_t behind;                     /* NodesBehind: of the other nodes, those that it waits for */
     _Alignas(LINE) _Atomic int64_t added[NODE_RANKS_MAX]; /* chunks to which each process has added its part */
     int towers, ranks;                                    /* of the node */
     int first_tower;
@@ -59,6 +61,9 @@ NODISCARD Status shared_fail_aborted(const CommConfig *config, const CommShared 
  * to `wanted`. */
 NODISCARD Status shared_chain_wait(const CommConfig *config, CommShared *shared, _Atomic int64_t *word, int64_t wanted,
                                    int process);
+/* The process of this node that has not added its part of a chunk whose partial sum is there; -1: none. A process takes
+ * microseconds for it, so if a deadline has passed, this is the one that all wait for. */
+int shared_behind(const CommShared *shared);
 void shared_chain_moved(CommShared *shared, _Atomic int64_t *word, int64_t value);
 
 /* The part of a range of `count` elements that a process of the node adds: [*from, *to). */

@@ -39,7 +39,6 @@ typedef struct HostsComm {
     Link *link;         /* owned; NULL but in the leader */
     NodeInfo *node;     /* owned: [nodes], in the leader */
     int64_t *numbers;   /* owned: [nodes], in the leader: of the collective that each has come to */
-    int64_t *answers;   /* owned: [nodes], in the leader: collective number from each leader's reply */
     bool *aware;        /* owned: [nodes], in the leader: those that have reported a failure */
     int64_t collective; /* number of the current one; the same in all processes of the run */
     int64_t sums;       /* so far; likewise */
@@ -59,7 +58,9 @@ NODISCARD Status hosts_sum(Comm *comm, HostsSum *sum);
 
 /* Waits for an operation of the link that was begun with `begun`. */
 NODISCARD Status leader_wait(Comm *comm, Status begun, int request);
-/* Between two polls of a wait: pauses, and looks for failures, questions and the deadline. polls: 1, 2, ... since
+/* All of this node have come to the current collective: its leader begins to wait for other nodes. */
+void leader_comes(HostsComm *c);
+/* Between two polls of a wait: pauses, and looks for failures and the deadline. polls: 1, 2, ... since
  * something has moved. */
 NODISCARD Status leader_look(Comm *comm, CommWait *wait, int polls);
 /* Reads one message, if there is any. */

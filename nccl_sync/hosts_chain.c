@@ -131,6 +131,7 @@ Status hosts_sum(Comm *comm, HostsSum *sum)
     for (int r = 0; r < shared->ranks; r++)
         TRY(shared_chain_wait(&comm->config, shared, &shared->given[r], c->sums, r));
     sum->started_ns = clock_ns();
+    if (c->link) leader_comes(c);
     TRY(c->link ? leader_failed(comm, sum_lead(comm, c, &range)) : sum_follow(comm, c, &range));
     sum->ended_ns = clock_ns();
     c->chunks += range.chunks;

@@ -1,7 +1,7 @@
 /* The leaders of the nodes: they wait for each other, report failures to each other, and find out who is late; see hosts.h.
  *
- * Waits end by deadline, by an abort on the node, or by a message of another node. A leader whose deadline has passed asks
- * all others whether they are there: those that do not answer are named, on every host. */
+ * Waits end by deadline, by an abort on the node, or by a message of another node. A leader whose deadline has passed names, on every
+ * host, the nodes that have not come to the collective: the heartbeats of supervisors carry its number (control.h). */
 
 #include "kernels/base/clock.h"
 #include "kernels/base/pause.h"
@@ -29,7 +29,7 @@ static void node_text(const HostsComm *c, int node, Text *text)
 static void leaders_notify(Comm *comm, HostsComm *c, const char *what)
 {
     int nodes = comm->config.place.nodes, me = comm->config.place.node, unaware = nodes;
-    LeaderMessage message = {.kind = MESSAGE_ABORT, .from = me, .collective = c->collective}, answer;
+    LeaderMessage message = {.from = me}, answer;
     int64_t end = clock_ns() + DRAIN_MS * 1000000ll;
     bool heard;
     if (!c->link || c->left) return;
@@ -42,8 +42,7 @@ static void leaders_notify(Comm *comm, HostsComm *c, const char *what)
     }
     while ((unaware > 0 || !c->link->ops->flushed(c->link)) && clock_ns() < end) {
         if (c->link->ops->poll(c->link, &answer, &heard) != OK) break;
-        if (heard && answer.kind == MESSAGE_ABORT && answer.from >= 0 && answer.from < nodes)
-            c->aware[answer.from] = true;
+        if (heard && answer.from >= 0 && answer.from < nodes) c->aware[answer.from] = true;
         if (!heard) pause_ns(POLL_NS);
         unaware = 0;
         for (int n = 0; n < nodes; n++) unaware += !c->aware[n];
@@ -73,79 +72,80 @@ void leader_spread(Comm *comm)
 
 /* ---- waiting for other nodes */
 
-/* The process of this node that has not added its part of a chunk whose partial sum is there; -1: none. A process takes
- * microseconds for it, so if a deadline has passed, this is the one that all wait for. */
-static int process_behind(const CommShared *shared)
+/* Reads one message, if there is any. */
+static Status message_poll(Comm *comm, HostsComm *c)
 {
-    int64_t partials = atomic_load(&shared->partials);
-    for (int r = 1; r < shared->ranks; r++)
-        if (atomic_load(&shared->added[r]) < partials) return r;
-    return -1;
-}
-
-/* Reads one message, if there is any. A question is answered: this leader is there, in a collective, to which all
- * of its node have come. */
-static Status message_poll(Comm *comm, HostsComm *c, LeaderMessage *message, bool *heard)
-{
-    TRY(c->link->ops->poll(c->link, message, heard));
-    if (!*heard) return OK;
-    if (message->from < 0 || message->from >= comm->config.place.nodes)
-        return FAIL(ERR_COMM, "a message of node %d, of %d: it is not of this program", (int)message->from,
+    LeaderMessage message;
+    bool heard;
+    TRY(c->link->ops->poll(c->link, &message, &heard));
+    if (!heard) return OK;
+    if (message.from < 0 || message.from >= comm->config.place.nodes)
+        return FAIL(ERR_COMM, "a message of node %d, of %d: it is not of this program", (int)message.from,
                     comm->config.place.nodes);
-    message->text[sizeof message->text - 1] = 0;
-    if (message->kind == MESSAGE_ABORT) {
-        c->aware[message->from] = true;
-        return leader_fail(comm, c, message->text);
-    }
-    int64_t come_to = c->collective - (process_behind(c->shared) >= 0);
-    LeaderMessage here = {.kind = MESSAGE_HERE, .from = comm->config.place.node, .collective = come_to};
-    return message->kind == MESSAGE_ASK ? c->link->ops->notify(c->link, message->from, &here) : OK;
+    message.text[sizeof message.text - 1] = 0;
+    c->aware[message.from] = true;
+    return leader_fail(comm, c, message.text);
 }
 
 Status leader_poll(Comm *comm)
 {
-    HostsComm *c = hosts_of(comm);
-    LeaderMessage message;
-    bool heard;
-    return leader_failed(comm, message_poll(comm, c, &message, &heard));
+    return leader_failed(comm, message_poll(comm, hosts_of(comm)));
 }
 
-/* Finds who has not come, here or by asking. */
+void leader_comes(HostsComm *c)
+{
+    atomic_store(&c->shared->looked_ns[c->process], clock_ns());
+    atomic_store(&c->shared->come_to, c->collective);
+}
+
+/* One look between polls, but for the deadline. */
+static Status failures_look(Comm *comm, HostsComm *c)
+{
+    atomic_store(&c->shared->looked_ns[c->process], clock_ns());
+    if (comm_shared_aborted(c->shared) < 0) return message_poll(comm, c);
+    leader_spread(comm);
+    return shared_fail_aborted(&comm->config, c->shared);
+}
+
+/* The nodes that this one waits for; if all have come, all others. */
+static NodesBehind nodes_late(const Comm *comm, const HostsComm *c, bool *missing)
+{
+    NodesBehind late;
+    uint64_t word = atomic_load(&c->shared->behind);
+    memcpy(&late, &word, sizeof late);
+    *missing = late.count > 0;
+    for (int n = 0; !*missing && n < comm->config.place.nodes; n++) {
+        if (n == comm->config.place.node) continue;
+        if (late.count < NODES_NAMED) late.node[late.count] = (int16_t)n;
+        late.count++;
+    }
+    return late;
+}
+
+/* Finds who has not come, here or by what the last heartbeats say. */
 static Status late_find(Comm *comm, HostsComm *c)
 {
-    int nodes = comm->config.place.nodes, me = comm->config.place.node, missing = 0;
-    LeaderMessage message = {.kind = MESSAGE_ASK, .from = me, .collective = c->collective};
+    bool missing;
     char what[COMM_MESSAGE_BYTES];
     int64_t end = clock_ns() + ROLL_CALL_MS * 1000000ll;
-    int behind = process_behind(c->shared);
+    int behind = shared_behind(c->shared);
     if (behind >= 0) {
         snprintf(what, sizeof what,
                  "tower process %d (host %s) did not arrive at the collective within %.1f s (--comm-timeout)",
                  comm->config.place.rank + behind, comm->config.place.host, (double)comm->config.timeout_ms / 1000);
         return leader_fail(comm, c, what);
     }
-    for (int n = 0; n < nodes; n++) {
-        c->answers[n] = n == me ? c->collective : -1;
-        if (n != me) TRY(c->link->ops->notify(c->link, n, &message));
+    while (clock_ns() < end) {
+        TRY(failures_look(comm, c));
+        pause_ns(POLL_MAX_NS);
     }
-    do {
-        bool heard = false;
-        TRY(message_poll(comm, c, &message, &heard));
-        if (heard) c->answers[message.from] = message.collective;
-        if (!heard) pause_ns(POLL_NS);
-        missing = 0;
-        for (int n = 0; n < nodes; n++) missing += c->answers[n] < c->collective;
-        atomic_store(&c->shared->looked_ns[c->process], clock_ns());
-    } while (missing && clock_ns() < end);
+    NodesBehind late = nodes_late(comm, c, &missing);
     Text text = text_start(what, sizeof what);
-    for (int n = 0, named = 0; n < nodes && named < 3; n++) {
-        if (missing && c->answers[n] >= c->collective) continue;
-        if (!missing && n == me) continue;
-        text_add(&text, named++ ? ", " : "");
-        node_text(c, n, &text);
+    for (int i = 0; i < late.count && i < NODES_NAMED; i++) {
+        text_add(&text, i ? ", " : "");
+        node_text(c, late.node[i], &text);
     }
-    int late = missing ? missing : nodes - 1;
-    if (late > 3) text_add(&text, " and %d more", late - 3);
+    if (late.count > NODES_NAMED) text_add(&text, " and %d more", late.count - NODES_NAMED);
     text_add(&text,
              missing ? " did not arrive at the collective within %.1f s (--comm-timeout)"
                      : " answered, but messages of the collective did not arrive within %.1f s (--comm-timeout)",
@@ -163,16 +163,9 @@ static void look_pause(const HostsComm *c, int64_t polls)
 Status leader_look(Comm *comm, CommWait *wait, int polls)
 {
     HostsComm *c = hosts_of(comm);
-    LeaderMessage message;
-    bool heard;
     look_pause(c, polls);
     if (polls % LOOK_EVERY) return OK;
-    atomic_store(&c->shared->looked_ns[c->process], clock_ns());
-    if (comm_shared_aborted(c->shared) >= 0) {
-        leader_spread(comm);
-        return shared_fail_aborted(&comm->config, c->shared);
-    }
-    TRY(message_poll(comm, c, &message, &heard));
+    TRY(failures_look(comm, c));
     comm_wait_look(wait, &comm->config, comm_shared_progress_of_others(c->shared, c->process));
     return wait->left_ms > 0 ? OK : late_find(comm, c);
 }
@@ -192,6 +185,7 @@ Status leader_wait(Comm *comm, Status begun, int request)
     CommWait wait = {0};
     Status st = begun;
     bool ended = false;
+    leader_comes(c);
     for (int polls = 1; st == OK && !ended; polls++) {
         st = c->link->ops->test(c->link, request, &ended);
         if (st == OK && !ended) st = leader_look(comm, &wait, polls);

@@ -6,12 +6,10 @@
 
 #include "nccl_sync/comm.h"
 
-/* A short message outside of all collectives, to one leader. */
-typedef enum LeaderMessageKind { MESSAGE_ABORT = 0, MESSAGE_ASK, MESSAGE_HERE } LeaderMessageKind;
+/* A failure, reported outside of all collectives to one leader. */
 typedef struct LeaderMessage {
-    int32_t kind, from;            /* LeaderMessageKind; the sender's node */
-    int64_t collective;            /* HERE: the number of the one that it waits in */
-    char text[COMM_MESSAGE_BYTES]; /* ABORT: what has happened */
+    int32_t from;                  /* the sender's node */
+    char text[COMM_MESSAGE_BYTES]; /* what has happened */
 } LeaderMessage;
 
 typedef struct Link Link;

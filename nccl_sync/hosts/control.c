@@ -61,6 +61,7 @@ bool frame_fits(const ControlPlane *c, const Peer *peer, const ControlFrame *fra
 {
     ControlEnd end;
     ControlMessage message;
+    ControlBeat beat;
     ControlSender sender = control_frame_sender(frame->kind);
     if (!peer->proven) return frame->kind == CONTROL_CHALLENGE;
     if (sender != CONTROL_FROM_ANY && sender != (control_is_root(c) ? CONTROL_FROM_OTHER : CONTROL_FROM_ROOT))
@@ -70,6 +71,11 @@ bool frame_fits(const ControlPlane *c, const Peer *peer, const ControlFrame *fra
     case CONTROL_MESSAGE:
         memcpy(&message, frame->content, sizeof message);
         return message.from >= 0 && message.from < c->ranks && message.to >= 0 && message.to < c->ranks;
+    case CONTROL_BEAT:
+        memcpy(&beat, frame->content, sizeof beat);
+        for (int i = 0; i < NODES_NAMED; i++)
+            if (beat.behind.node[i] >= c->ranks) return false;
+        return beat.behind.count <= c->ranks;
     case CONTROL_REFUSED:
     case CONTROL_RESULT:
     case CONTROL_ENDED:
@@ -93,8 +99,8 @@ static void frame_take(ControlPlane *c, int from, const ControlFrame *frame)
 {
     Peer *peer = &c->peer[from];
     ControlEnd end;
+    ControlBeat beat;
     int32_t number;
-    int64_t duration;
     const char *host = (const char *)frame->content;
     peer->heard_ns = clock_ns();
     switch (frame->kind) {
@@ -116,8 +122,10 @@ static void frame_take(ControlPlane *c, int from, const ControlFrame *frame)
     case CONTROL_READY: peer->ready = true; break;
     case CONTROL_GO: c->go = true; break;
     case CONTROL_BEAT:
-        memcpy(&duration, frame->content, sizeof duration);
-        peer->alive_ns = duration < peer->heard_ns ? peer->heard_ns - duration : 0;
+        memcpy(&beat, frame->content, sizeof beat);
+        peer->alive_ns = beat.life < peer->heard_ns ? peer->heard_ns - beat.life : 0;
+        peer->collective = beat.collective;
+        c->behind = beat.behind;
         break;
     case CONTROL_STOP:
         memcpy(&number, frame->content, sizeof number);
@@ -244,6 +252,20 @@ static Lives lives_find(const ControlPlane *c)
     return lives;
 }
 
+NodesBehind behind_find(const ControlPlane *c, int64_t *least)
+{
+    NodesBehind behind = {0};
+    *least = INT64_MAX;
+    for (int r = 0; r < c->ranks; r++) {
+        int64_t collective = c->peer[r].collective;
+        if (collective < *least) behind.count = 0;
+        if (collective <= *least && behind.count < NODES_NAMED) behind.node[behind.count] = (int16_t)r;
+        if (collective <= *least) behind.count++;
+        if (collective < *least) *least = collective;
+    }
+    return behind;
+}
+
 void control_move(ControlPlane *c, int wait_ms)
 {
     struct pollfd polled[1 + PENDING_MAX + CONTROL_RANKS_MAX];
@@ -271,6 +293,8 @@ void control_round(ControlPlane *c, int wait_ms)
     bool beat = now - c->beaten_ns > CONTROL_BEAT_MS * 1000000ll;
     if (beat) c->beaten_ns = now;
     Lives lives = lives_find(c);
+    ControlBeat told = {.collective = c->peer[c->rank].collective};
+    if (beat && control_is_root(c)) told.behind = behind_find(c, &told.collective);
     for (int r = 0; r < c->ranks; r++) {
         Peer *peer = &c->peer[r];
         /* It has ended in consequence of a failure that nobody reports: no other message reports it. */
@@ -278,8 +302,9 @@ void control_round(ControlPlane *c, int wait_ms)
         if (alone && !c->failed && now - peer->ended_ns > CAUSE_MS * 1000000ll) failure_take(c, &peer->end, -1);
         if (peer->net.fd < 0) continue;
         /* Send each rank the latest sign of life of all ranks but itself. */
-        int64_t alive = r == lives.rank ? lives.second : lives.latest, life = alive ? now - alive : INT64_MAX;
-        if (beat && !peer->net.out_used) peer_send(peer, CONTROL_BEAT, &life, sizeof life);
+        int64_t alive = r == lives.rank ? lives.second : lives.latest;
+        told.life = alive ? now - alive : INT64_MAX;
+        if (beat && !peer->net.out_used) peer_send(peer, CONTROL_BEAT, &told, sizeof told);
         if (is_silent(c, r) && !c->failed && !peer->ended)
             failure_make(c, ERR_COMM, r, "no sign of life of its %s for %.1f s (--comm-timeout)", c->config.part,
                          (double)c->timeout_ms * 1e-3);

@@ -85,6 +85,11 @@ void control_serve(ControlPlane *control, int64_t alive_ns);
 /* When a tower of the other nodes last did, by clock_ns() of this host, as far as known; 0: unknown. It was estimated
  * when the heartbeat came, so it moves by the delays of the network even if no tower shows any life. */
 int64_t control_others_alive(ControlPlane *control);
+/* The collective to which all towers of this node have come: its heartbeats say so. */
+void control_come(ControlPlane *control, int64_t collective);
+/* The nodes for which this one's towers wait, by the last heartbeats: those that have come to the earliest of all collectives, where this
+ * one has come to a later. */
+NodesBehind control_behind(ControlPlane *control);
 /* Ask all nodes to save and stop. */
 void control_stop(ControlPlane *control, int signal_number);
 int control_stop_asked(ControlPlane *control); /* the signal that any rank received, or 0 */

@@ -17,6 +17,7 @@ typedef struct Peer {
     NetPeer net;
     int64_t heard_ns, alive_ns; /* when the last frame came; the last sign of life of its towers, 0: none yet */
     int64_t ended_ns;           /* when its result came */
+    int64_t collective;         /* to which its towers have come; of rank 0, on another one: to which all have */
     bool proven;                /* it belongs to this job (handshake.h) */
     bool pending;               /* it has not proven that to rank 0 */
     bool ready, ended;
@@ -51,6 +52,7 @@ struct ControlPlane {
     bool orphaned; /* the connection to rank 0 has ended before the result came */
     Silence awake; /* between rounds: silence is counted from when this node was last continued */
     int64_t beaten_ns;
+    NodesBehind behind; /* the last that rank 0 has told; not on rank 0 */
     int stop_signal;
     ControlEnd failure, result;
     bool takes;          /* files */
@@ -92,6 +94,8 @@ NODISCARD Status failure_status(const ControlPlane *control);
 
 /* Nothing has been heard of it for longer than the timeout, without the time in which this node was stopped itself. */
 bool is_silent(const ControlPlane *control, int rank);
+/* On rank 0: the nodes that have come to no later collective than any other, and which that is. */
+NodesBehind behind_find(const ControlPlane *control, int64_t *least);
 /* Whether a frame comes in its direction, and speaks of this run's ranks. Before rank 0 has proven itself it has nothing to
  * say but its challenge. */
 bool frame_fits(const ControlPlane *control, const Peer *peer, const ControlFrame *frame);

@@ -32,6 +32,23 @@ int64_t control_others_alive(ControlPlane *c)
     return alive;
 }
 
+void control_come(ControlPlane *c, int64_t collective)
+{
+    pthread_mutex_lock(&c->mutex);
+    c->peer[c->rank].collective = collective;
+    pthread_mutex_unlock(&c->mutex);
+}
+
+NodesBehind control_behind(ControlPlane *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    int64_t least = c->peer[0].collective;
+    NodesBehind behind = control_is_root(c) ? behind_find(c, &least) : c->behind;
+    bool ahead = c->peer[c->rank].collective > least;
+    pthread_mutex_unlock(&c->mutex);
+    return ahead ? behind : (NodesBehind){0};
+}
+
 void control_stop(ControlPlane *c, int signal_number)
 {
     int32_t number = signal_number;
@@ -237,10 +254,11 @@ void control_again(ControlPlane *c)
 {
     pthread_mutex_lock(&c->mutex);
     c->watching = c->decided = c->left = false;
+    c->behind = (NodesBehind){0};
     for (int r = 0; r < c->ranks; r++) {
         Peer *peer = &c->peer[r];
         peer->ended = false;
-        peer->alive_ns = 0;
+        peer->alive_ns = peer->collective = 0;
         bool connected = r != c->rank && (control_is_root(c) || r == 0);
         if (!connected || peer->net.fd >= 0) continue;
         c->orphaned |= r == 0;

@@ -54,11 +54,13 @@ static bool file_is_whole(const uint8_t *content, size_t bytes)
            file.bytes <= CONTROL_FILE_MAX;
 }
 
-static bool duration_is_whole(const uint8_t *content, size_t bytes)
+static bool beat_is_whole(const uint8_t *content, size_t bytes)
 {
-    int64_t duration;
-    memcpy(&duration, content, bytes);
-    return duration >= 0;
+    ControlBeat beat;
+    memcpy(&beat, content, bytes);
+    bool whole = beat.life >= 0 && beat.collective >= 0 && beat.behind.count >= 0;
+    for (int i = 0; i < NODES_NAMED; i++) whole &= beat.behind.node[i] >= 0;
+    return whole;
 }
 
 static bool signal_is_whole(const uint8_t *content, size_t bytes)

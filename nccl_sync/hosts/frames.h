@@ -41,6 +41,21 @@ typedef struct ControlFile {
 
 enum { CONTROL_MAGIC = 0x52575432, CONTROL_CONTENT_MAX = 1 << 23, CONTROL_FILE_MAX = 1 << 30 };
 
+/* The nodes that have come to no later collective than any other: how many, and the first of them. 8 bytes, so that it is read and written
+ * at once. */
+enum { NODES_NAMED = 3 };
+typedef struct NodesBehind {
+    int16_t count, node[NODES_NAMED];
+} NodesBehind;
+
+/* collective: the number of the last one to which the sender's node has come; of rank 0: to which all have. behind: of rank 0, those that
+ * have come no further. */
+typedef struct ControlBeat {
+    int64_t life; /* ns since the last sign of life of a tower */
+    int64_t collective;
+    NodesBehind behind;
+} ControlBeat;
+
 /* A short message from one rank to another one, which may be lost if that one leaves. */
 enum { CONTROL_MESSAGE_BYTES = 400 };
 typedef struct ControlMessage {

@@ -6,10 +6,12 @@
 drivers=$(dirname "$towers")/tests
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
+port=$((20000 + RANDOM % 10000)) # of the supervisors
 # launch MPI GROUPS ARGUMENT...: the driver under that MPI's launcher, with files of its own in $folder
 launch() {
     local mpi=$1 groups=$2
     shift 2
+    set -- "$@" port=$port
     case $mpi in
     openmpi) TMPDIR=$folder mpirun.openmpi --oversubscribe --bind-to none -np "$groups" "$drivers/hosts_driver_openmpi" "$@" ;;
     mpich) mpirun.mpich -np "$groups" "$drivers/hosts_driver_mpich" "$@" ;;
@@ -63,17 +65,23 @@ leaves() {
     done
 }
 
+# apart FUNCTION ARGUMENT...: beside others, with a port of its own
+apart() {
+    port=$((port + 1))
+    alongside "$@"
+}
+
 tried=0
 for mpi in openmpi mpich; do
     [[ -x $drivers/hosts_driver_$mpi ]] && command -v "mpirun.$mpi" >/dev/null || { left_out "$mpi: it is not installed"; continue; }
     tried=$((tried + 1))
     sums "$mpi"
-    alongside overlaps "$mpi"
-    alongside follows "$mpi"
+    apart overlaps "$mpi"
+    apart follows "$mpi"
     for case in abort:2:60000:0:0 abort:5:60000:1:0 kill:2:30000:1:0 kill:3:60000:0:0 stop:2:30000:0:0 stop:2:30000:1:0 stop:5:30000:0:0 \
         stop:5:30000:1:0 late:0:30000:0:0 abort:5:60000:1:1 kill:2:30000:0:1; do
         IFS=: read -r what who timeout given before <<<"$case"
-        alongside leaves "$mpi" "$what" "$who" "$timeout" "$given" "$before"
+        apart leaves "$mpi" "$what" "$who" "$timeout" "$given" "$before"
     done
     together
 done

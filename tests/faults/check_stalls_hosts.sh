@@ -142,6 +142,15 @@ loop_stalls() { # a supervisor that no longer looks at its towers shows no sign 
     all_codes 7 stuck 2
     grep -q "^error: rank 1 on .*: no sign of life of its supervisor for 20.0 s (--comm-timeout)" "$err" || complain "stuck: $(tail -n 5 "$err")"
 }
+# A tower that hangs on its way into a collective passes for one that waits there: its supervisor ends nothing, and the other node names it, by
+# what heartbeats say.
+behind() {
+    new behind
+    TOWERS_FAULT="hang:tower=1,step=8,activity=all-reduce" begin behind --comm-timeout 8
+    wait $job
+    all_codes 7 behind 2
+    grep -qE "^error: .*host [^ ]+ \(tower process 1\) did not arrive at the collective within 8.0 s \(--comm-timeout\)" "$err" || complain "behind: $(tail -n 5 "$err")"
+}
 moved() { # fault: F59
     new moved
     begin moved --checkpoint-steps 5
@@ -153,6 +162,6 @@ moved() { # fault: F59
     grep -q '"exit_code":6' "$work/elsewhere/outcome.json" || complain "moved: $(cat "$work/elsewhere/outcome.json")"
 }
 
-for story in records_away storage_away outcome_away console_away taken_away brought_away brought_late loop_stalls moved; do alongside $story; done
+for story in records_away storage_away outcome_away console_away taken_away brought_away brought_late loop_stalls behind moved; do alongside $story; done
 together
 check_end "programs of one run go on beside what does not answer"

@@ -43,7 +43,8 @@ TEST(test_frames)
     ControlEnd end = {.rank = 2, .status = ERR_COMM, .signal = SIGTERM, .message = "tower 4"};
     ControlHello hello = {.rank = 1, .ranks = 2, .version = "1", .host = "a"};
     int32_t number = SIGTERM;
-    int64_t life = -1;
+    ControlBeat beats[] = {
+        {1, 2, {1, {0, 0, 0}}}, {-1, 2, {0}}, {1, -2, {0}}, {1, 2, {-1, {0}}}, {1, 2, {1, {0, 0, -1}}}};
 
     size_t count = frame_put(bytes, CONTROL_FAILED, &end, sizeof end);
     for (size_t n = 0; n < count; n++) assert_int_equal(control_frame_read(bytes, n, &frame), 0);
@@ -91,9 +92,11 @@ TEST(test_frames)
     number = 0;
     count = frame_put(bytes, CONTROL_STOP, &number, sizeof number);
     assert_int_equal(control_frame_read(bytes, count, &frame), -1);
-    count = frame_put(bytes, CONTROL_BEAT, &life, sizeof life);
-    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
-    count = frame_put(bytes, CONTROL_GO, &life, 1);
+    for (size_t i = 0; i < sizeof beats / sizeof *beats; i++) {
+        count = frame_put(bytes, CONTROL_BEAT, &beats[i], sizeof beats[i]);
+        assert_int_equal(control_frame_read(bytes, count, &frame), i ? -1 : (int64_t)count);
+    }
+    count = frame_put(bytes, CONTROL_GO, beats, 1);
     assert_int_equal(control_frame_read(bytes, count, &frame), -1);
     count = frame_put(bytes, CONTROL_KINDS, NULL, 0);
     assert_int_equal(control_frame_read(bytes, count, &frame), -1);
@@ -437,13 +440,16 @@ static struct {
     int from;
     ControlKind kind;
     ControlEnd end;
+    ControlBeat beat;
 } misfit;
 
 /* One sends a whole frame that is not its to send, or that speaks of a rank that is none: no message of the channel. */
 static int sends_misfit(ControlPlane *c)
 {
     uint8_t bytes[4096];
-    size_t count = frame_put(bytes, misfit.kind, &misfit.end, misfit.kind == CONTROL_READY ? 0 : sizeof misfit.end);
+    size_t count = misfit.kind == CONTROL_BEAT ? frame_put(bytes, CONTROL_BEAT, &misfit.beat, sizeof misfit.beat)
+                                               : frame_put(bytes, misfit.kind, &misfit.end,
+                                                           misfit.kind == CONTROL_READY ? 0 : sizeof misfit.end);
     Status met = control_barrier(c, "meet"); /* or it comes with the end of this barrier */
     if (control_rank(c) == misfit.from) {
         CHECK(to_all(bytes, count));
@@ -499,6 +505,33 @@ static int crowd(ControlPlane *c)
     ControlEnd end = {.rank = control_rank(c)}, result;
     end_await(c, &end, &result);
     CHECK(result.status == OK);
+    return 0;
+}
+
+/* Ranks 1 and 2 are in an earlier collective than the others: these hear of it, and the two of nobody. */
+static int some_are_behind(ControlPlane *c)
+{
+    bool late = control_rank(c) == 1 || control_rank(c) == 2, known = false;
+    int64_t begun_ns = clock_ns();
+    CHECK(control_barrier(c, "meet") == OK);
+    control_watch(c);
+    while (!control_stop_asked(c)) {
+        CHECK(clock_ns() - begun_ns < TIMEOUT_MS * 1000000ll); /* nobody says that ranks 1 and 2 are behind */
+        control_come(c, late ? 5 : 6 + control_rank(c));
+        control_serve(c, clock_ns());
+        NodesBehind behind = control_behind(c);
+        known = behind.count == 2 && behind.node[0] == 1 && behind.node[1] == 2;
+        if (known && control_rank(c) == 4)
+            control_stop(c, SIGTERM); /* what rank 0 has told all at once, all have heard before this */
+        nap();
+    }
+    CHECK(known == !late && (known || control_behind(c).count == 0));
+    ControlEnd mine = {.rank = control_rank(c)}, all;
+    end_await(c, &mine, &all);
+    CHECK(all.status == OK);
+    control_again(c);
+    control_come(c, 1);
+    CHECK(control_behind(c).count == (control_rank(c) ? 0 : 4)); /* nothing of before */
     return 0;
 }
 
@@ -608,6 +641,11 @@ TEST(test_signs_of_life)
     run(one_lives, TIMEOUT_MS, -1);
 }
 
+TEST(test_nodes_behind)
+{
+    run_ranks(5, some_are_behind, TIMEOUT_MS, -1);
+}
+
 TEST(test_stop)
 {
     run(stops, TIMEOUT_MS, -1);
@@ -648,6 +686,7 @@ TEST(test_misfits)
         int from;
         ControlKind kind;
         ControlEnd end;
+        ControlBeat beat;
     } misfits[] = {
         {1, CONTROL_RESULT, {.rank = 1}},
         {1, CONTROL_REFUSED, {.rank = 1, .status = ERR_ARG}},
@@ -656,11 +695,14 @@ TEST(test_misfits)
         {0, CONTROL_ENDED, {.rank = 0, .status = ERR_COMM}},
         {0, CONTROL_READY, {.rank = 0}},
         {0, CONTROL_WELCOME, {.rank = 0}}, /* a name for each byte */
+        {1, CONTROL_BEAT, .beat = {.behind = {RANKS + 1, {0}}}},
+        {0, CONTROL_BEAT, .beat = {.behind = {1, {RANKS}}}},
     };
     for (size_t i = 0; i < sizeof misfits / sizeof *misfits; i++) {
         misfit.from = misfits[i].from;
         misfit.kind = misfits[i].kind;
         misfit.end = misfits[i].end;
+        misfit.beat = misfits[i].beat;
         run(sends_misfit, TIMEOUT_MS, -1);
     }
 }

@@ -1,10 +1,12 @@
 /* The communicator between nodes of processes over TCP, as NCCL uses it beside its own sums: broadcasts, gathers and
  * barriers for every root; and its ends: a process that leaves, is killed, is stopped or does not come is named on all
  * others, and connections of others are turned away. Every node is a process that forks the processes of the node. */
+#include "kernels/base/clock.h"
 #include "nccl_sync/hosts.h"
 #include "nccl_sync/hosts/control.h"
 #include "nccl_sync/hosts/net.h"
 #include "tests/support/free_port.h"
+#include "tests/support/small_supervisor.h"
 #include "tests/support/unit.h"
 
 #include <arpa/inet.h>
@@ -33,7 +35,8 @@ typedef struct Case {
     bool one_alone;  /* the last node has one process only */
     bool silent;     /* silent connections to node 0 that come before the other nodes' */
     bool intruder;   /* a connection in the name of the last node, from somebody who does not know the secret */
-    int port;
+    bool beats;      /* the supervisors have a control plane */
+    int port, control_port;
     Seen *seen;
 } Case;
 
@@ -65,6 +68,16 @@ static void rank_live(const Case *c, int rank, CommShared *shared)
     _exit(0);
 }
 
+/* A rank that stays does so until then. */
+static bool others_have_ended(const void *of)
+{
+    const Case *c = of;
+    bool ended = true;
+    for (int r = 0; r < RANKS; r++)
+        ended &= r == c->leaves || *(volatile const Status *)&c->seen->status[r] != STATUS_COUNT;
+    return ended;
+}
+
 /* The supervisor of a node. */
 static void node_live(const Case *c, int node)
 {
@@ -75,17 +88,9 @@ static void node_live(const Case *c, int node)
     if (comm_shared_create(count, count, COUNT, &shared) != OK) _exit(1);
     for (int i = 0; i < count; i++)
         if ((pid[i] = fork()) == 0) rank_live(c, node * PER + i, shared);
-    int status, leaver = c->leaves - node * PER;
-    for (int left = count; left > 0; left--) {
-        pid_t gone = wait(&status);
-        for (int i = 0; i < count; i++) {
-            if (gone == pid[i] && WIFSIGNALED(status)) comm_shared_abort(shared, i);
-            if (gone == pid[i] || i != leaver) continue;
-            for (int r = 0; r < RANKS; r++) /* it stays until all others have ended */
-                while (r != c->leaves && *(volatile Status *)&c->seen->status[r] == STATUS_COUNT) usleep(1000);
-            kill(pid[i], SIGKILL);
-        }
-    }
+    SmallSupervisor supervisor = small_supervisor(node, NODES, c->control_port, shared);
+    (void)small_supervisor_wait_all(&supervisor, pid, count, c->leaves - node * PER, others_have_ended, c);
+    small_supervisor_end(&supervisor);
     _exit(0);
 }
 
@@ -116,6 +121,7 @@ static void case_live(Case *c)
     int pending[PENDING], silent = c->silent ? PENDING : 0;
     char why[256];
     c->port = free_port();
+    c->control_port = c->beats ? free_port() : 0;
     c->seen = mmap(NULL, sizeof *c->seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(c->seen != MAP_FAILED);
     for (int r = 0; r < RANKS; r++) c->seen->status[r] = STATUS_COUNT;
@@ -230,7 +236,7 @@ TEST(test_leader_that_dies)
 /* fault: F43 */
 TEST(test_leader_that_stops)
 {
-    Case c = {leader_4_stops, 5000, 4, -1, -1};
+    Case c = {leader_4_stops, 5000, 4, -1, -1, .beats = true};
     case_live(&c);
     all_report(&c, 1 << 0 | 1 << 1, "host host2 (tower processes 4..5) did not arrive at the collective within 5.0 s");
 }
@@ -238,15 +244,12 @@ TEST(test_leader_that_stops)
 /* ---- a link that carries messages of leaders, but no data of a collective after they have met */
 
 enum { QUIET_NODES = 6, QUIET_MEETING = 3 /* a gather and two broadcasts */ };
-static struct {
-    int begun, asked; /* asked: nodes whose answer has not been heard */
-    LeaderMessage message;
-} quiet;
+static int quiet_begun;
 
 static Status quiet_gather(Link *link, void *all, size_t bytes, bool everywhere, int *request)
 {
     NodeInfo *node = all;
-    *request = quiet.begun++;
+    *request = quiet_begun++;
     if (bytes != sizeof *node) return OK;
     for (int g = 1; g < QUIET_NODES; g++) {
         node[g] = node[0];
@@ -258,7 +261,7 @@ static Status quiet_gather(Link *link, void *all, size_t bytes, bool everywhere,
 
 static Status quiet_broadcast(Link *link, void *buf, size_t bytes, int root, int *request)
 {
-    *request = quiet.begun++;
+    *request = quiet_begun++;
     return OK;
 }
 
@@ -270,19 +273,12 @@ static Status quiet_test(Link *link, int request, bool *ended)
 
 static Status quiet_notify(Link *link, int to, const LeaderMessage *message)
 {
-    quiet.message = *message;
-    quiet.asked |= 1 << to;
     return OK;
 }
 
 static Status quiet_poll(Link *link, LeaderMessage *message, bool *heard)
 {
-    *heard = quiet.asked != 0;
-    if (!*heard) return OK;
-    *message = quiet.message;
-    message->from = __builtin_ctz((unsigned)quiet.asked);
-    if (message->kind == MESSAGE_ASK) message->kind = MESSAGE_HERE;
-    quiet.asked &= quiet.asked - 1;
+    *heard = false;
     return OK;
 }
 
@@ -309,7 +305,8 @@ static Status quiet_open(const CommConfig *config, Link **made)
     return OK;
 }
 
-TEST(test_all_are_there_but_no_message)
+/* `behind`: what the supervisor knows by heartbeats. */
+static void quiet_barrier(NodesBehind behind, const char *wanted)
 {
     CommShared *shared;
     Comm *comm = NULL;
@@ -318,11 +315,44 @@ TEST(test_all_are_there_but_no_message)
                          .max_count = COUNT,
                          .timeout_ms = 100};
     assert_int_equal(comm_shared_create(1, 1, COUNT, &shared), OK);
+    quiet_begun = 0;
     assert_int_equal(comm_hosts_open(&config, shared, quiet_open, &comm), OK);
+    comm_shared_behind(shared, behind);
     assert_int_equal(comm_barrier(comm), ERR_COMM);
-    if (!strstr(status_message(), "host host3 (tower process 3) and 2 more answered, but messages of the collective"))
-        fail_msg("'%s'", status_message());
+    if (!strstr(status_message(), wanted)) fail_msg("'%s', wanted '%s'", status_message(), wanted);
     comm_close(comm);
+    comm_shared_destroy(shared);
+}
+
+TEST(test_all_are_there_but_no_message)
+{
+    quiet_barrier((NodesBehind){0},
+                  "host host3 (tower process 3) and 2 more answered, but messages of the collective did not arrive");
+}
+
+TEST(test_nodes_that_are_behind)
+{
+    quiet_barrier((NodesBehind){2, {2, 5}},
+                  "host host2 (tower process 2), host host5 (tower process 5) did not arrive at the collective");
+    quiet_barrier((NodesBehind){4, {1, 3, 4}}, "host host4 (tower process 4) and 1 more did not arrive");
+}
+
+/* A supervisor's heartbeats: a node has come to a collective if its leader looks there and all others have done their parts. */
+TEST(test_collective_that_a_node_has_come_to)
+{
+    CommShared *shared;
+    assert_int_equal(comm_shared_create(2, 2, COUNT, &shared), OK);
+    assert_int_equal(comm_shared_come_to(shared), 0);
+    atomic_store(&shared->come_to, 7);
+    assert_int_equal(comm_shared_come_to(shared), 6);
+    atomic_store(&shared->looked_ns[0], clock_ns());
+    assert_int_equal(comm_shared_come_to(shared), 7);
+    atomic_store(&shared->partials, 3);
+    atomic_store(&shared->added[1], 2);
+    assert_int_equal(comm_shared_come_to(shared), 6);
+    atomic_store(&shared->added[1], 3);
+    atomic_store(&shared->looked_ns[0], clock_ns());
+    assert_int_equal(comm_shared_come_to(shared), 7);
     comm_shared_destroy(shared);
 }
 

@@ -4,8 +4,10 @@
  * its thread ends the run by name. */
 #include "kernels/base/clock.h"
 #include "nccl_sync/hosts.h"
+#include "tests/support/free_port.h"
 #include "tests/support/gifts.h"
 #include "tests/support/pipe_link.h"
+#include "tests/support/small_supervisor.h"
 #include "tests/support/unit.h"
 
 #include <dlfcn.h>
@@ -45,6 +47,7 @@ typedef struct Case {
     int without_thread; /* the rank that cannot start its thread; -1: none */
     int per;            /* processes of each node; 0: PER */
     bool last_is_patient;
+    int port; /* of the supervisors */
     Seen *seen;
 } Case;
 
@@ -122,29 +125,29 @@ const char *__tsan_default_suppressions(void)
     return "thread:ucs_pthread_create\n";
 }
 
+static bool others_have_ended(const void *of)
+{
+    const Case *c = of;
+    bool ended = true;
+    for (int r = 0; r < RANKS; r++)
+        ended &= r == c->leaves || *(volatile const Status *)&c->seen->status[r] != STATUS_COUNT;
+    return ended;
+}
+
 /* The supervisor of a node. A rank that is stopped stays until all others have ended. Exits with 1 if a rank exited with another
  * status than 0, as one does in which a sanitizer has found something. */
 static void node_live(const Case *c, int node)
 {
     CommShared *shared;
     pid_t pid[PER];
-    int status, per = per_node(c), leaver = c->leaves - node * per;
-    bool found = false;
+    int per = per_node(c);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (comm_shared_create(c->towers[node], per, COUNT, &shared) != OK) _exit(1);
     for (int i = 0; i < per; i++)
         if ((pid[i] = fork()) == 0) rank_live(c, node * per + i, shared);
-    for (int left = per; left > 0; left--) {
-        pid_t gone = wait(&status);
-        if (WIFEXITED(status) && WEXITSTATUS(status)) found = true;
-        for (int i = 0; i < per; i++) {
-            if (gone == pid[i] && WIFSIGNALED(status)) comm_shared_abort(shared, i);
-            if (gone == pid[i] || i != leaver) continue;
-            for (int r = 0; r < RANKS; r++)
-                while (r != c->leaves && *(volatile Status *)&c->seen->status[r] == STATUS_COUNT) usleep(1000);
-            kill(pid[i], SIGKILL);
-        }
-    }
+    SmallSupervisor supervisor = small_supervisor(node, NODES, c->port, shared);
+    bool found = small_supervisor_wait_all(&supervisor, pid, per, c->leaves - node * per, others_have_ended, c);
+    small_supervisor_end(&supervisor);
     _exit(found);
 }
 
@@ -152,6 +155,7 @@ static void case_live(Case *c)
 {
     pid_t pid[NODES];
     pipe_link_create(NODES);
+    c->port = free_port();
     c->seen = mmap(NULL, sizeof *c->seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(c->seen != MAP_FAILED);
     for (int r = 0; r < RANKS; r++) c->seen->status[r] = STATUS_COUNT;
@@ -428,8 +432,8 @@ TEST(test_process_that_stops_in_the_sum)
     all_report(&c, "did not arrive at the collective within 4.0 s (--comm-timeout)");
 }
 
-/* Its node is patient, so the others ask: its leader is there, but does not say that all of its node are. */
-TEST(test_leader_answers_for_its_node)
+/* Its node is patient, so the others find who is late: its leader is there, but not all of its node are, as its supervisor says. */
+TEST(test_supervisor_answers_for_its_node)
 {
     Case c = {rank_5_stops_in_the_sum, {2, 2, 2}, 4000, 5, -1, .last_is_patient = true};
     case_live(&c);

@@ -330,13 +330,15 @@ static void failure_receive(Supervisor *s)
     kill_in(s, GRACE_MS);
 }
 
-/* Heartbeats in both directions, and stop requests of others. */
+/* Heartbeats in both directions, with who is behind, and stop requests of others. */
 static void control_plane_serve(Supervisor *s)
 {
     int64_t life = 0;
     for (int r = 0; r < s->towers.count; r++)
         if (s->towers.child[r].pid && child_life(&s->towers, r) > life) life = child_life(&s->towers, r);
+    if (s->towers.shared) control_come(s->control, comm_shared_come_to(s->towers.shared));
     control_serve(s->control, life);
+    if (s->towers.shared) comm_shared_behind(s->towers.shared, control_behind(s->control));
     int64_t others = control_others_alive(s->control);
     if (others > s->others_ns + JITTER_MS * 1000000ll) { /* else deadlines would move with the network's delays */
         s->others_ns = others;

@@ -1,10 +1,10 @@
 /* Groups of tower processes that only communicate: what mpirun starts in cli/check_mpi.sh. Each launched process is the
  * supervisor of one group, as in training; the group and their number come from the launcher's environment.
  *
- *   hosts_driver case=CASE towers=3,5 processes=2 out=FOLDER [who=RANK] [given=1] [timeout=MS] [before=N]
+ *   hosts_driver case=CASE towers=3,5 processes=2 out=FOLDER port=PORT [who=RANK] [given=1] [timeout=MS] [before=N]
  *
  * towers: those of each group; processes: of each group; before: so many times other processes make sums first, and a
- * carrier keeps MPI from them to the last ones. Writes FOLDER/rank-N with the end of each rank: "OK" or the error
+ * carrier keeps MPI from them to the last ones; port: at which the supervisors meet. Writes FOLDER/rank-N with the end of each rank: "OK" or the error
  * and its message. Exit status 0 if all processes of the group ended as the case wants.
  *
  *   overlap a sum proceeds while its processes have not asked for it
@@ -22,6 +22,7 @@
 #include "nccl_sync/link_carried.h"
 #include "tests/support/arguments.h"
 #include "tests/support/gifts.h"
+#include "tests/support/small_supervisor.h"
 
 enum { RANKS_MAX = 16, COUNT = 300000, ROUNDS = 3, HANG_S = 300, OTHERS_MS = 60000, PATH = 4096 };
 
@@ -39,7 +40,8 @@ typedef struct Group {
     int before;         /* turns before the last one */
     Carrier *carrier;   /* owned; NULL without such turns */
     CommShared *shared; /* owned */
-    End *end;           /* owned, shared with the processes: [processes] */
+    SmallSupervisor supervisor;
+    End *end; /* owned, shared with the processes: [processes] */
     pid_t pid[RANKS_MAX];
 } Group;
 
@@ -171,6 +173,7 @@ static void rank_live(const Group *g, int process)
                          .timeout_ms = g->timeout_ms,
                          .carrier = g->carrier};
     Comm *comm = NULL;
+    control_forget(g->supervisor.control);
     bool sum = g->before > 0 || !strcmp(g->cases, "sums"), overlaps = !strcmp(g->cases, "overlap");
     alarm(HANG_S); /* a hang is a failure, not a wait */
     Status st = g->place.nodes > 1
@@ -222,6 +225,7 @@ static void others_wait(const Group *g)
 static int turn_run(Group *g)
 {
     if (comm_shared_create(g->towers[g->place.node], g->processes, COUNT, &g->shared) != OK) exit(5);
+    g->supervisor.shared = g->shared;
     for (int i = 0; i < g->processes; i++) {
         g->end[i].status = STATUS_COUNT;
         g->pid[i] = fork();
@@ -234,8 +238,9 @@ static int turn_run(Group *g)
     bool mine = leaver >= 0 && leaver < g->processes;
     bool stays = strcmp(g->cases, "abort") != 0; /* it does not end by itself */
     for (int left = g->processes; left > 0; left--) {
-        pid_t pid = wait(&status);
+        pid_t pid;
         int i = 0;
+        while (!(pid = small_supervisor_wait(&g->supervisor, &status))) continue;
         while (i < g->processes && g->pid[i] != pid) i++;
         if (i == g->processes) exit(5); /* the carrier has ended */
         failed |= status;
@@ -280,10 +285,13 @@ int main(int argc, char **argv)
     g.before = (int)number_argument(argc, argv, "before", 0);
     if (g.before && carrier_start(link_mpi_open, &g.place, NULL, &g.carrier) != OK) return 5;
     alarm(HANG_S);
+    int port = (int)number_argument(argc, argv, "port", 0);
+    g.supervisor = small_supervisor(g.place.node, g.place.nodes, g.place.nodes > 1 ? port : 0, NULL);
     int failed = turn_run(&g);
     while (!failed && g.before-- > 0) failed = turn_run(&g);
     carrier_end(g.carrier);
     for (int i = 0; i < g.processes; i++) end_write(&g, i);
+    small_supervisor_end(&g.supervisor);
     if (failed) others_wait(&g);
     return failed ? 7 : 0;
 }
