@@ -71,7 +71,7 @@ comes s3://away/runs/first first --max-steps 12 || complain "a run that is here:
 says first "s3://away/runs/first is here already, up to step 12, in elsewhere/first/first: nothing was brought"
 before=$(files_of elsewhere/first | grep -v upload.log)
 comes s3://away/runs/first first --max-steps 12 || complain "a run that is complete: $(tail -n 3 err.first)"
-[[ $before == "$(files_of elsewhere/first | grep -v upload.log)" ]] || complain "a run that is complete is changed"
+[[ $(grep -v /upload.json <<<"$before") == "$(files_of elsewhere/first | grep -v /upload.)" ]] || complain "a run that is complete is changed"
 mkdir elsewhere/less && cp -a runs/first elsewhere/less
 refuses 2 "that run is in elsewhere/less/first, too, up to step 6, and in the store up to step 12: remove or rename" "$towers" train --resume s3://away/runs/first --output-dir elsewhere/less
 mkdir -p elsewhere/other/first && echo mine >elsewhere/other/first/note
@@ -164,6 +164,38 @@ says keyless "answers 403: it is forbidden; the request was signed with the keys
 faults "PUT upload.json 403 9"
 ends 6 denied --max-steps 3 --upload s3://away/runs/denied
 [[ ! -e runs/denied/metrics.jsonl ]] || complain "a run that may not write to its place takes steps"
+
+# ---- two that claim a place at the same time: one of them has it, also in stores that know no conditions, and the other one says so
+record() { sed -n 's/.*"run": "\([0-9a-f]*\)".*/\1/p' "$1/upload.json"; }
+faults "PUT runs/rival/upload.json rival 1" "PUT runs/careless/upload.json careless 1" "PUT runs/lost/upload.json lost 1" "PUT runs/old/upload.json 501 1" \
+    "PUT runs/raced/upload.json 409 1" "PUT follower/ckpt/step-0000000003/train follower 1" "PUT usurped/ckpt/step-0000000003/train rival 1" \
+    "PUT bare/ckpt/step-0000000003/train vanish 1"
+for name in rival careless; do
+    ends 2 $name --max-steps 3 --upload s3://away/runs/$name
+    says $name "--upload s3://away/runs/$name: another run is there: choose another address, or go on with that run by --resume"
+    [[ ! -e runs/$name/metrics.jsonl && $(record "$(stored $name)") == eeee* && $(ls "$(stored $name)") == upload.json ]] || complain "$name: a run in the place of another one: $(ls runs/$name "$(stored $name)")"
+done
+for name in lost old raced; do # its own answer was lost, the store knows no conditions, or is just busy with another request
+    ends 0 $name --max-steps 3 --upload s3://away/runs/$name
+    equal $name
+done
+# somebody else claims it later: the copy that was going is no checkpoint, none follows, and the run that has ended well is complete here
+for name in follower usurped; do
+    ends 6 $name --max-steps 3 --upload s3://away/runs/$name
+    counts $name 2 2 0 6 finished
+    [[ -e $(stored $name)/ckpt/step-0000000003/train.safetensors && ! -e $(stored $name)/ckpt/step-0000000003/MANIFEST && -e runs/$name/ckpt/step-0000000003/MANIFEST ]] ||
+        complain "$name: a checkpoint in the place of somebody else: $(ls "$(stored $name)/ckpt/step-0000000003")"
+done
+says follower "warning: --upload: the checkpoint of step 3 was not copied: another process, perhaps on another machine, goes on with this run at s3://away/runs/follower, and nothing more is copied there from here: let one of them go on"
+says usurped "the place s3://away/runs/usurped belongs to another run by now, and nothing more of this one is copied there: choose another one for it with --upload"
+! grep "the next copy has all" err.follower err.usurped || complain "a next copy is promised, which will not come"
+# who comes last has it: the same run goes on here
+ends 0 follower --max-steps 6 --resume auto
+[[ -e $(stored follower)/ckpt/step-0000000006/MANIFEST ]] || complain "who goes on with a run last copies nothing"
+# a place that has lost its record becomes the run's own again
+ends 0 bare --max-steps 3 --upload s3://away/runs/bare
+counts bare 2 0 0 0 finished
+equal bare
 faults
 
 # ---- killed in the middle of a copy: what is half there is no checkpoint

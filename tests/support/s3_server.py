@@ -12,7 +12,9 @@ are not there. away takes objects, too, in one piece or in parts: it compares di
 
 Requests fail as FOLDER/faults says, which is read anew each time: lines "METHOD TEXT KIND COUNT" for the first COUNT requests of METHOD whose
 path has TEXT. KIND is an answer, as 403 or 503 (with Retry-After: 1); cut closes the connection after half of the body; hang never
-answers; mangle keeps other bytes and says their ETag; blank answers 200 with nothing of what it should say.
+answers; mangle keeps other bytes and says their ETag; blank answers 200 with nothing of what it should say; lost keeps the object, but closes
+the connection without an answer. rival: another run claims the place of a run, away/runs/NAME, in the moment before; follower: another process that goes
+on with it does; careless: another run does in the moment after, in a store that knows no conditions; vanish: that claim is removed.
 
 Every request is a line of LOG: method, host, path, range, condition of the range, "signed" or "plain".
 """
@@ -22,6 +24,7 @@ import hashlib
 import hmac
 import html
 import http.server
+import json
 import os
 import re
 import sys
@@ -216,14 +219,36 @@ class Handler(http.server.BaseHTTPRequestHandler):
             joined = parts.pop(upload)
             body = b"".join(joined[number] for number in sorted(joined))
         file = self.file_of("away", key)
+        if kind in ("rival", "follower", "vanish"):
+            self.claim(key, kind)
+        if headers.get("if-none-match") == "*" and kind != "careless" and os.path.exists(file):
+            return self.headers_end(412, 0)
         os.makedirs(os.path.dirname(file), exist_ok=True)
         with open(file + ".part", "wb") as made:
             made.write(body)
         tags[file] = tag
         os.replace(file + ".part", file)
+        if kind == "careless":
+            self.claim(key, "rival")
+        if kind == "lost":
+            self.close_connection = True
+            return self.connection.shutdown(2)
         if self.command == "POST":
             return self.send_text("<CompleteMultipartUploadResult></CompleteMultipartUploadResult>")
         return self.headers_end(200, 0, [("ETag", tag)])
+
+    def claim(self, key, kind):
+        file = self.file_of("away", "/".join(key.split("/")[:2]) + "/upload.json")
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        tags.pop(file, None)
+        if kind == "vanish":
+            return os.remove(file)
+        record = {"run": "e" * 32}
+        if kind == "follower":
+            with open(file) as before:
+                record = json.load(before)
+        with open(file, "w") as claimed:
+            json.dump({**record, "start": "f" * 32}, claimed)
 
     def send_text(self, text):
         content = ("<?xml version='1.0'?>" + text).encode()

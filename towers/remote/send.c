@@ -33,6 +33,8 @@ typedef struct SendJob {
     bool lost;                       /* a request failed in a way that may pass: the store is out of reach */
     bool digests;                    /* this machine has MD5: FIPS leaves it out */
     bool opaque;                     /* the ETag says nothing of the content */
+    bool only_new;                   /* the object must not be there */
+    long answer;                     /* to the last part that has ended */
     char id[UPLOAD_ID_BYTES];        /* of an upload in parts; "": none is open */
     SendPart slot[PARTS_AT_ONCE];
 } SendJob;
@@ -195,7 +197,7 @@ static Status part_begin(SendJob *job, SendPart *part, int number)
     size_t count;
     Text query = text_start(part->query, sizeof part->query);
     if (*job->id) text_add(&query, "partNumber=%d&uploadId=%s", number + 1, job->id);
-    part->sending = (Sending){.method = "PUT"};
+    part->sending = (Sending){.method = "PUT", .only_new = job->only_new};
     TRY(part_read(job, number, part->bytes, &count));
     TRY(body_digest(job, part->bytes, count, &part->sending, job->md5[number]));
     part->number = number;
@@ -210,6 +212,7 @@ static Status part_ended(SendJob *job, SendPart *part)
     int number = part->number;
     part->number = -1;
     job->lost |= t->status != OK && t->passes;
+    job->answer = t->answer;
     if (t->status != OK) return status_restore(t->status, &t->why);
     snprintf(job->etag[number], VERSION_BYTES, "%s", t->version);
     job->opaque |= part->sending.opaque;
@@ -329,6 +332,32 @@ static Status job_make(SendJob *job)
     return made ? OK : FAIL(ERR_MEMORY, "no memory to send '%s'", job->path);
 }
 
+static void job_free(SendJob *job)
+{
+    for (int i = 0; i < PARTS_AT_ONCE; i++) free(job->slot[i].bytes);
+    free(job->etag);
+    free(job->md5);
+    free(job);
+}
+
+Status send_new(Transport *transport, const SendWatch *watch, int fd, const char *path, int64_t bytes,
+                const char *address, bool *made)
+{
+    enum { IS_THERE = 412, UNKNOWN_REQUEST = 501 };
+    SendJob *job = calloc(1, sizeof *job);
+    if (!job) return FAIL(ERR_MEMORY, "no memory to send '%s'", path);
+    *job = (SendJob){transport, watch, fd, path, address, bytes, .digests = true, .only_new = true};
+    Status st = job_make(job);
+    if (st == OK) st = parts_send(job);
+    job->only_new = false;
+    if (st != OK && job->answer == UNKNOWN_REQUEST) st = parts_send(job);
+    *made = st == OK;
+    if (job->answer == IS_THERE) st = OK;
+    if (st != OK) transport_abandon(transport);
+    job_free(job);
+    return st;
+}
+
 Status send_file(Transport *transport, const SendWatch *watch, int fd, const char *path, int64_t bytes,
                  const char *address, bool *sent)
 {
@@ -336,9 +365,7 @@ Status send_file(Transport *transport, const SendWatch *watch, int fd, const cha
     StatusText words;
     SendJob *job = calloc(1, sizeof *job);
     if (!job) return FAIL(ERR_MEMORY, "no memory to send '%s'", path);
-    *job =
-        (SendJob){.transport = transport, .watch = watch, .fd = fd, .path = path, .address = address, .bytes = bytes};
-    job->digests = true;
+    *job = (SendJob){transport, watch, fd, path, address, bytes, .digests = true};
     Status st = job_make(job);
     if (st == OK) st = is_there(job, &there);
     for (int i = 0; st == OK && !there && i < TRIES; i++) {
@@ -353,9 +380,6 @@ Status send_file(Transport *transport, const SendWatch *watch, int fd, const cha
     }
     if (st != OK) transport_abandon(transport);
     *sent = st == OK && !there;
-    for (int i = 0; i < PARTS_AT_ONCE; i++) free(job->slot[i].bytes);
-    free(job->etag);
-    free(job->md5);
-    free(job);
+    job_free(job);
     return st;
 }

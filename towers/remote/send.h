@@ -17,3 +17,7 @@ typedef struct SendWatch {
  * ERR_IO of network, store and disk; ERR_FORMAT of a store that has something else afterwards. */
 NODISCARD Status send_file(Transport *transport, const SendWatch *watch, int fd, const char *path, int64_t bytes,
                            const char *address, bool *sent);
+/* The same of a small file, whose object must not be there yet: *made is false if it is, and stays as it was. Not every store knows such
+ * requests: of two who send at the same time the last one may have replaced the other one's, so who needs to know reads the object. */
+NODISCARD Status send_new(Transport *transport, const SendWatch *watch, int fd, const char *path, int64_t bytes,
+                          const char *address, bool *made);

@@ -383,6 +383,7 @@ static Status sending_set(Transfer *t)
     curl_easy_setopt(r->curl, CURLOPT_SEEKFUNCTION, bytes_rewind);
     curl_easy_setopt(r->curl, CURLOPT_SEEKDATA, t);
     curl_easy_setopt(r->curl, CURLOPT_EXPECT_100_TIMEOUT_MS, (long)EXPECT_MS);
+    if (sends->only_new) TRY(header_add(r, "If-None-Match: *"));
     snprintf(header, sizeof header, "Content-MD5: %s", sends->md5);
     return *sends->md5 ? header_add(r, header) : OK;
 }

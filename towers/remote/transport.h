@@ -31,6 +31,7 @@ typedef struct Sending {
     const char *query;  /* borrowed: what is behind "?", as it is signed, or "" */
     const void *bytes;  /* borrowed: the body */
     size_t count;
+    bool only_new; /* a store that knows the condition (If-None-Match) answers 412 if the object is there already */
     char sha256[SHA256_HEX_BYTES], md5[MD5_BASE64_BYTES]; /* of the body; md5 may be "" */
 
     char answer[SENDING_ANSWER_BYTES]; /* the beginning of the answer's text */

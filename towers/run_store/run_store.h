@@ -1,7 +1,8 @@
 /* The place of a run in an object store, s3://BUCKET/runs/NAME, which is laid out as the run directory is.
  *
  * RUN/upload.json, of which the store has a copy, holds a number that was drawn when the run got its place: a place belongs to one run,
- * on whichever machine that goes on. */
+ * on whichever machine that goes on. Beside it is a number that is drawn at each start: of two processes that both go on with a run, the
+ * one that began last may copy, and the other one sees that it may not. */
 #pragma once
 
 #include "towers/data/remote/bucket_list.h"
@@ -53,3 +54,5 @@ void run_number(const char *run_dir, char number[RUN_NUMBER_BYTES]);
 /* Before the first step: the place is this run's already, or is empty and becomes its own. This also shows that keys may list and write.
  * Errors: ERR_ARG of a place that is somebody else's; those of network and store. */
 NODISCARD Status run_store_claim(const RunStore *store, const char *run_dir);
+/* Whether nobody has claimed it since. ERR_ARG: somebody has. A place that has lost its record becomes the run's own again. */
+NODISCARD Status run_store_held(RunStoreOpen *open, const char *run_dir);

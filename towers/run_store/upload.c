@@ -133,8 +133,12 @@ Status upload_run(const RunStore *store, const char *run_dir, int64_t step, cons
     Upload u = {.run_dir = run_dir, .watch = watch, .count = count};
     TRY(run_store_open(store, &u.open));
     TRY_OUT(files_list(&u, step));
-    for (int i = 0; i < u.names.count; i++)
-        TRY_OUT(one_send(&u, u.names.name[i], i < u.checkpoint || i + 1 == u.names.count));
+    TRY_OUT(run_store_held(&u.open, run_dir));
+    for (int i = 0; i < u.names.count; i++) {
+        bool last = i + 1 == u.names.count;
+        if (last) TRY_OUT(run_store_held(&u.open, run_dir));
+        TRY_OUT(one_send(&u, u.names.name[i], i < u.checkpoint || last));
+    }
 out:
     names_free(&u.names);
     run_store_close(&u.open);

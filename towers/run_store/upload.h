@@ -15,6 +15,6 @@ typedef struct UploadCount {
 
 /* The checkpoint of this step, then all records and weights of the run, then the checkpoint's MANIFEST. What the store has already is not
  * sent again. A record that goes away meanwhile is passed over; a file of the checkpoint that is not there is ERR_IO. Errors: those of
- * send_file. */
+ * send_file, and ERR_ARG of a place that somebody else has claimed since: what has gone is no checkpoint then. */
 NODISCARD Status upload_run(const RunStore *store, const char *run_dir, int64_t step, const UploadWatch *watch,
                             UploadCount *count);

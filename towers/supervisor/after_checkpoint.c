@@ -19,6 +19,7 @@
 
 static const char shell[] = "/bin/sh";
 enum { ENDING_TEXT = 64, FILES_MOST = 1 << 16, UPLOAD_NICE = 10 };
+enum { UPLOAD_TAKEN = 2 /* exit code of a copy whose place is somebody else's by now */ };
 
 bool upload_is_on(const TrainJob *job)
 {
@@ -123,7 +124,7 @@ static _Noreturn void upload_become(const CommandProcess *c)
     if (st == OK) _exit(0);
     snprintf(offers->why, sizeof offers->why, "%s", status_message());
     dprintf(STDERR_FILENO, "%s\n", offers->why);
-    _exit(1);
+    _exit(st == ERR_ARG ? UPLOAD_TAKEN : 1);
 }
 
 /* In the child. A session of its own: tools that would ask for a password find no terminal and fail. Its standard input is that of
@@ -295,11 +296,10 @@ static void failure_warn(const TrainJob *job, const CommandFailure *failure, Con
 {
     char text[ENDING_TEXT];
     const char *ending = ending_text(failure->ending, text);
+    bool taken = failure->ending != -1 && WIFEXITED(failure->ending) && WEXITSTATUS(failure->ending) == UPLOAD_TAKEN;
     if (upload_is_on(job))
-        console_warn(console,
-                     "--upload: the checkpoint of step %" PRId64
-                     " was not copied: %s; the next copy has all that is missing",
-                     failure->step, *failure->why ? failure->why : ending);
+        console_warn(console, "--upload: the checkpoint of step %" PRId64 " was not copied: %s%s", failure->step,
+                     *failure->why ? failure->why : ending, taken ? "" : "; the next copy has all that is missing");
     else
         console_warn(console,
                      "--after-checkpoint: the command for the checkpoint of step %" PRId64
