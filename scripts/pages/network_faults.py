@@ -39,20 +39,22 @@ ROWS = [
     ("416", "breaks off once, then says that there is no rest", f"shorter/{ONE}", INFO, []),
     ("429", "to the first HEAD and the first GET, with `Retry-After: 1`", f"limited/{ONE}", INFO, []),
     ("503", "to the first two of each", f"busy/{ONE}", INFO, []),
-    ("503", "with `Retry-After: 100`, longer than `--net-timeout 3`", f"later/{ONE}", INFO, ["--net-timeout", "3"]),
+    ("503", "with `Retry-After: 100`, longer than `--net-timeout 60`", f"later/{ONE}", INFO, ["--net-timeout", "60"]),
     ("truncated body", "breaks off once; the object has an ETag, and comes on by range", f"tagged/{ONE}", INFO, []),
     ("truncated body", "each time, without an ETag", f"cut/{ONE}", INFO, ["--net-timeout", "10"]),
     ("corrupted body", "sends zeros once; the set has a `towers.index`", f"wrong/{TARS}", TRAIN, ["--shuffle-window", "1", "--max-steps", "12"]),
     ("corrupted body", "each time", f"wrongs/{TARS}", TRAIN, ["--shuffle-window", "1", "--max-steps", "12"]),
     ("object changed", "has another version than it said", f"versions/{ONE}", INFO, []),
-    ("DNS", "no name server has ever answered", f"never/{MDS}", INFO, ["--net-timeout", "30"]),
-    ("DNS", "is gone behind the first answers, and comes back", f"back/{MDS}", INFO, ["--net-timeout", "60"]),
+    ("DNS", "no name server has ever answered", f"never/{MDS}", INFO, ["--net-timeout", "120"]),
+    ("DNS", "is gone behind the first answers, and comes back", f"back/{MDS}", INFO, ["--net-timeout", "120"]),
     ("DNS", "is gone, and stays away", f"gone/{MDS}", INFO, ["--net-timeout", "10"]),
     ("full disk", "the set is larger than the disk of the cache", f"good/{TARS}", INFO, ["--cache-dir", "small"]),
     ("full disk", "there is room for three shards and a half, and two windows have four", f"good/{TARS}", TRAIN,
      ["--cache-dir", "disk", "--cache-limit", "1M", "--shuffle-window", "2", "--max-steps", "25"]),
 ]
 ROOTED = ("DNS", "full disk")
+# What a server does that is in time, but on a machine that has no time for it. Such a row is not what its fault does, so it is seen anew.
+LATE, SLOW_ROWS, LOOKS = "came in time", ("time-out", "slow server"), 5
 
 
 class NameServer(threading.Thread):
@@ -85,7 +87,7 @@ def namespaces_enter():
 
 class Faults:
     def __init__(self, binary, work):
-        self.binary, self.work, self.back, self.mode = os.path.abspath(binary), work, False, ""
+        self.binary, self.work, self.back, self.mode, self.looks = os.path.abspath(binary), work, False, "", 0
         os.chdir(work)
         self.inside = "NETWORK_FAULTS_INSIDE" in os.environ
         if self.inside:
@@ -97,6 +99,9 @@ class Faults:
             NameServer(self.is_gone).start()
         subprocess.run(["/usr/bin/python3", os.path.join(ROOT, "tests/support/shards_write.py"), "sets", "tar", "mds"], env={**os.environ, "IMAGES": "300"}, check=True, stdout=subprocess.DEVNULL)
         self.call("data", "index", "sets/tar")
+        self.begin()
+
+    def begin(self):
         self.server = subprocess.Popen([sys.executable, os.path.join(ROOT, "tests/support/http_server.py"), "sets", "requests"], stdout=subprocess.PIPE, text=True)
         self.port = self.server.stdout.readline().split()[0]
 
@@ -112,7 +117,8 @@ class Faults:
             sys.exit(f"network_faults: {arguments}: {done.stderr}")
 
     def disk_make(self, name):
-        os.mkdir(name)
+        self.disks_end()
+        os.makedirs(name, exist_ok=True)
         if name == "small":
             return subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", name], check=True)
         subprocess.run(["mount", "-t", "tmpfs", "none", name], check=True)
@@ -128,8 +134,18 @@ class Faults:
 
     def see(self, row):
         """What is printed, and the exit code."""
+        for _ in range(LOOKS):
+            lines, code = self.see_once(row)
+            if row[0] in SLOW_ROWS or not any(LATE in line for line in lines):
+                break
+            print(f"the machine was too busy for a row: {row[0]}: {row[1]}", flush=True)
+            self.end()  # what it does once comes again
+            self.begin()
+        return lines, code
+
+    def see_once(self, row):
         what, _, there, command, bounds = row
-        self.mode, self.back = there.split("/", 1)[0], False
+        self.mode, self.back, self.looks = there.split("/", 1)[0], False, self.looks + 1
         address = f"http://127.0.0.1:{self.port}/{there}"
         if self.mode == "closed":
             with socket.socket() as free:  # a port at which nobody listens
@@ -142,7 +158,7 @@ class Faults:
         else:
             bounds = ["--cache-dir", "cache", *bounds]
         open("requests", "w").close()
-        name = ["--experiment", f"run-{ROWS.index(row)}"] if command == TRAIN else []
+        name = ["--experiment", f"run-{self.looks}"] if command == TRAIN else []
         address = ["--data-path", address] if command == TRAIN else [address]
         process = subprocess.Popen([self.binary, *command, *address, *bounds, *name], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         lines = []
@@ -156,6 +172,10 @@ class Faults:
     def end(self):
         self.server.terminate()
         self.server.wait()
+
+    def disks_end(self):
+        for name in ("small", "disk"):
+            subprocess.run(["umount", os.path.join(self.work, name)], stderr=subprocess.DEVNULL)
 
 
 def plain(text):
@@ -215,8 +235,7 @@ def main():
         finally:
             faults.end()
             os.chdir("/")
-            for name in ("small", "disk"):
-                subprocess.run(["umount", os.path.join(work, name)], stderr=subprocess.DEVNULL)
+            faults.disks_end()
     if check and len(before) != len(ROWS) + 1:
         sys.exit(f"network_faults: {os.path.basename(PAGE)} has {len(before) - 1} rows instead of {len(ROWS)}")
     if check:

@@ -6,8 +6,8 @@
 
 TEST(what_may_pass_is_tried_again)
 {
-    static const long passing[] = {408, 429, 500, 502, 503, 504, 599},
-                      final[] = {400, 401, 403, 404, 405, 407, 410, 416, 451, 501, 505};
+    static const long passing[] = {408, 409, 429, 500, 502, 503, 504, 599},
+                      final[] = {400, 401, 403, 404, 405, 407, 410, 412, 416, 451, 501, 505};
     for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
         if (net_cause(CURLE_HTTP_RETURNED_ERROR, passing[i]).retry != NET_PASSES) fail_msg("%ld", passing[i]);
     for (size_t i = 0; i < sizeof final / sizeof *final; i++)
