@@ -29,6 +29,7 @@ enum {
     FETCH_LOOK_MS = 100,     /* for room in a cache */
     BEGINNING_SECONDS = 10,  /* without a lock, until what has come of an object may make room for another */
     FETCH_LIFE_SECONDS = 1,  /* between signs of life of who waits for data from a server */
+    PASSED_SECONDS = 10,     /* at least, for which a shard that comes slowly keeps those behind it from beginning */
     COMMAND_LOOK_MS = 50,    /* at checkpoints that are ready for a command, and at the command */
     COMMAND_SHOWN_MS = 1000, /* between drawings, on a terminal, of how long a command is waited for */
     CONTROL_BEAT_MS = 1000,  /* between signs of life of a program */

@@ -19,6 +19,10 @@
 /* So many shards come at once, if nobody waits for more: enough to fill a long link. More would come at the cost of what is needed first. */
 enum { THREADS = 8, PIPE = 4, COMPARISONS = 2, TRIES = 4 };
 
+/* Connections share a link unevenly: one may get next to nothing while those behind it come. So none begins while one that comes has been
+ * passed by so many, for as long as that may take: four times as long as others took, but at least some seconds. */
+enum { PASSES = 6, PATIENCE = 4 };
+
 /* WANTED waits for a thread, COMING has one; HERE came, and may be gone again. */
 typedef enum ComingState { AWAY, WANTED, COMING, HERE, FAILED } ComingState;
 
@@ -29,8 +33,9 @@ typedef struct Coming {
     int64_t place;      /* of what is AWAY, the lowest comes first; 0: nobody has said when it is needed */
     int64_t crowded_ns; /* since when a reader waits and there is no room; 0: there was */
     int64_t look_ns;    /* no thread looks for its room again before: others that readers wait for may fit meanwhile */
-    int holds;          /* of readers that need it in their windows */
-    int window;         /* of RemoteFetch.windows, when it was wanted */
+    int64_t turn, begun_ns; /* of what is COMING: how many had begun, and when it did */
+    int holds;              /* of readers that need it in their windows */
+    int window;             /* of RemoteFetch.windows, when it was wanted */
     Status status;
     char *why;        /* owned: of a failure, else NULL */
     struct stat seen; /* the file that a thread of this process has compared with the stand-in */
@@ -63,6 +68,8 @@ struct RemoteFetch {
     int64_t crowded_until; /* ns: nothing is read ahead before, as there was no room */
     int windows;           /* that readers have begun to want */
     bool begun;            /* a shard of the first of them has come, or all of it is here, or cannot come */
+    int64_t turns;         /* how many shards have begun to come */
+    int64_t took_ns;       /* how long one takes, of late */
     int64_t later;         /* priorities given out to what is read ahead */
     int64_t ordered;       /* likewise, places */
     int64_t urgent;        /* likewise, to what readers wait for */
@@ -103,6 +110,18 @@ static Coming *rest_of(RemoteFetch *f)
     return first;
 }
 
+/* With the lock held: whether something that comes lacks its part of the link. */
+static bool is_passed(const RemoteFetch *f, int64_t now)
+{
+    int64_t least = PASSED_SECONDS * INT64_C(1000000000), wait = PATIENCE * f->took_ns;
+    if (wait < least) wait = least;
+    for (int i = 0; i < f->count; i++) {
+        const Coming *c = &f->coming[i];
+        if (c->state == COMING && f->turns - c->turn >= PASSES && now - c->begun_ns < wait) return true;
+    }
+    return false;
+}
+
 /* With the lock held: what is to come next. What readers wait for comes at once. What is read ahead shares the link with that, so it fills the
  * PIPE alone, in the order in which it is needed, and behind it comes the rest. Readers that have no windows always wait for something. */
 static Coming *next_of(RemoteFetch *f)
@@ -119,7 +138,7 @@ static Coming *next_of(RemoteFetch *f)
         coming += c->state == COMING;
     }
     if (first && first->priority < 0) return first;
-    if (coming >= PIPE) return NULL;
+    if (coming >= PIPE || is_passed(f, now)) return NULL;
     return first || wanted || alone || !f->rest ? first : rest_of(f);
 }
 
@@ -274,6 +293,14 @@ static void no_room(RemoteFetch *f, Coming *c, Room room)
     pthread_cond_broadcast(&f->came);
 }
 
+/* With the lock held. */
+static void coming_begin(RemoteFetch *f, Coming *c)
+{
+    c->state = COMING;
+    c->turn = ++f->turns;
+    c->begun_ns = clock_ns();
+}
+
 static void *thread_main(void *context)
 {
     RemoteFetch *f = context;
@@ -287,7 +314,7 @@ static void *thread_main(void *context)
             continue;
         }
         bool urgent = c->priority < 0, came = false;
-        c->state = COMING;
+        coming_begin(f, c);
         pthread_mutex_unlock(&f->lock);
         Status st = room_find(f, c, urgent, &room);
         if (st == OK && room == ROOM_MADE) st = shard_bring(f, c, &transport, &came);
@@ -297,6 +324,7 @@ static void *thread_main(void *context)
             continue;
         }
         f->begun = f->begun || (came && c->window == 1);
+        if (came) f->took_ns += (clock_ns() - c->begun_ns - f->took_ns) / PIPE;
         c->state = st == OK ? HERE : FAILED;
         c->status = st;
         c->crowded_ns = 0;
@@ -317,7 +345,7 @@ static void queue_init(RemoteFetch *f)
     pthread_cond_init(&f->work, NULL);
     pthread_cond_init(&f->came, NULL);
     f->threads = f->windows = 0;
-    f->ordered = 0;
+    f->ordered = f->turns = f->took_ns = 0;
     f->begun = false;
     for (int i = 0; i < f->count; i++) f->coming[i] = (Coming){.object = f->coming[i].object};
 }
