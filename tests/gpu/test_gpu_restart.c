@@ -24,6 +24,8 @@ static struct Seen {
     bool saves_slowly;
     char mark[PATH_BYTES]; /* the checkpoint that must be there when the device is lost */
     size_t memory;         /* of the second GPU; 0: enough */
+    bool meet;             /* after the loss, no GPU opens before all are being opened */
+    _Atomic unsigned met;  /* those that are, a bit each */
     const Backend *backend;
 } * seen;
 
@@ -83,6 +85,20 @@ static Status open_beside_others(const DeviceConfig *config, Device *device)
     return seen->backend->open(config, device);
 }
 
+enum { MEETING_MS = 30000 };
+
+/* Opens a GPU once the other one is being opened, too: a try of one after another would wait in vain, and find that none works. */
+static Status open_together(const DeviceConfig *config, Device *device)
+{
+    if (!atomic_load(&seen->lost)) return seen->backend->open(config, device);
+    atomic_fetch_or(&seen->met, 1u << config->ordinal);
+    for (int ms = 0; atomic_load(&seen->met) != (1u << GPUS) - 1; ms++) {
+        if (ms == MEETING_MS) return FAIL(ERR_DEVICE, "GPU %d was opened alone", config->ordinal);
+        usleep(1000);
+    }
+    return seen->backend->open(config, device);
+}
+
 /* A run in the folder `name` of scratch. victim: the device that it loses, -1: none. leave_ms: the other process hangs when
  * it leaves, and ends so long after it was killed; 0: it leaves by itself. */
 static Status run_live(const char *name, int gpus, int victim, int64_t max_restarts, int leave_ms, TrainResult *result)
@@ -107,7 +123,8 @@ static Status run_live(const char *name, int gpus, int victim, int64_t max_resta
     Backend beside_others = *job->backend;
     beside_others.open = open_beside_others;
     seen->backend = job->backend;
-    if (seen->memory) job->backend = &beside_others;
+    if (seen->meet) beside_others.open = open_together;
+    if (seen->memory || seen->meet) job->backend = &beside_others;
     job->run_dir = path;
     json_t *settings = json_pack("{s:s, s:s, s:s}", "device", "cuda", "processes", gpus > 1 ? "2" : "1", "towers", "3");
     job->settings = settings;
@@ -181,6 +198,18 @@ TEST(test_the_others_go_on)
         free(after);
     }
     free(weights);
+}
+
+/* Each GPU may take a minute until it is known to hang, so all are tried at once. */
+TEST(test_devices_are_tried_together)
+{
+    TrainResult result;
+    seen->meet = true;
+    Status st = run_live("together", GPUS, 1, 1, 0, &result);
+    seen->meet = false;
+    if (st != OK) fail_msg("%s", status_message());
+    assert_int_equal(result.restarts, 1);
+    assert_int_equal(result.step, STEPS);
 }
 
 /* NCCL's abort may hang, and the driver needs seconds to end a killed process: the run waits, and goes on. */

@@ -30,37 +30,55 @@ static bool is_crash(Status st, bool begun)
 
 /* ---- devices */
 
-static bool device_works(const TrainJob *job, int ordinal)
+/* A process that opens the device; negative: there is none, and the towers will notice. */
+static pid_t device_try(const TrainJob *job, int ordinal)
 {
-    int ending = 0;
     fflush(NULL);
     pid_t pid = fork();
-    if (pid < 0) return true; /* the towers will notice */
-    if (pid == 0) {
-        Device device = {0};
-        DeviceConfig config = job->device;
-        config.ordinal = ordinal;
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        _exit(job->backend->open(&config, &device) == OK ? 0 : 1);
+    if (pid != 0) return pid;
+    Device device = {0};
+    DeviceConfig config = job->device;
+    config.ordinal = ordinal;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    _exit(job->backend->open(&config, &device) == OK ? 0 : 1);
+}
+
+/* Which devices open. All are tried at once: each takes seconds, and one that is lost may hang until the deadline. */
+static void devices_try(const TrainJob *job, const int *ordinals, int count, bool *works)
+{
+    pid_t pids[GPUS_MAX];
+    int open = 0, ending = 0;
+    for (int i = 0; i < count; i++) {
+        pids[i] = device_try(job, ordinals[i]);
+        works[i] = pids[i] < 0;
+        open += pids[i] > 0;
     }
-    for (int ms = 0; waitpid(pid, &ending, WNOHANG) == 0; ms += DEVICE_TRY_LOOK_MS) {
-        if (ms == DEVICE_TRY_MS) kill(pid, SIGKILL);
-        if (ms > DEVICE_TRY_MS) return false; /* blocked in the kernel, it cannot be waited for */
-        pause_ms(DEVICE_TRY_LOOK_MS);
+    /* A process that is blocked in the kernel outlives its kill and cannot be waited for. */
+    for (int ms = 0; open > 0 && ms <= DEVICE_TRY_MS + DEVICE_TRY_LOOK_MS; ms += DEVICE_TRY_LOOK_MS) {
+        for (int i = 0; i < count; i++) {
+            if (pids[i] <= 0) continue;
+            if (ms == DEVICE_TRY_MS) kill(pids[i], SIGKILL);
+            if (waitpid(pids[i], &ending, WNOHANG) == 0) continue;
+            works[i] = WIFEXITED(ending) && WEXITSTATUS(ending) == 0;
+            pids[i] = 0;
+            open--;
+        }
+        if (open > 0) pause_ms(DEVICE_TRY_LOOK_MS);
     }
-    return WIFEXITED(ending) && WEXITSTATUS(ending) == 0;
 }
 
 /* Assign the towers to the GPUs that work: those of --gpus, else all that are visible. */
 static Status devices_choose(TrainJob *job)
 {
     int count = job->gpu_count, works = 0, gpu[GPUS_MAX];
+    bool each_works[GPUS_MAX];
     if (job->backend->on_host) return OK;
     if (!count) TRY(backend_device_count(job->backend, &count));
-    for (int i = 0; i < count && i < GPUS_MAX; i++) {
-        int ordinal = job->gpu_count ? job->gpu[i] : i;
-        if (device_works(job, ordinal)) gpu[works++] = ordinal;
-    }
+    if (count > GPUS_MAX) count = GPUS_MAX;
+    for (int i = 0; i < count; i++) gpu[i] = job->gpu_count ? job->gpu[i] : i;
+    devices_try(job, gpu, count, each_works);
+    for (int i = 0; i < count; i++)
+        if (each_works[i]) gpu[works++] = gpu[i];
     if (works == 0) return FAIL(ERR_DEVICE, "no GPU works any more");
     if (works < job->processes && job->bn_stats == BN_STATS_SYNC && job->local_batches.towers > 1)
         return FAIL(ERR_DEVICE, "%d GPUs are left, and --bn-stats sync needs one for each of %d towers", works,
