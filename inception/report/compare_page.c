@@ -137,13 +137,14 @@ static Against against_best(const RankedRun *row)
 static void others_sentence(const Overlays *c, Against against, Text *answer)
 {
     static const char *const begin[] = {[CLEARLY_WORSE] = " Clearly worse: run ",
-                                        [PERHAPS_EQUAL] = " No significant difference from it: run ",
+                                        [PERHAPS_EQUAL] = " No significant difference from it",
                                         [UNTESTED] = " Not tested against it: run "};
     int found = 0;
     for (int i = 1; i < c->count; i++) {
         const RankedRun *row = &c->ranking.row[i];
         if (against_best(row) != against) continue;
         if (found == 0) text_add(answer, "%s", begin[against]);
+        if (found == 0 && against == PERHAPS_EQUAL) text_add(answer, " (p is not below %g): run ", DIFFERENCE_LEVEL);
         if (found < NAMED) {
             text_add(answer, found ? ", run " : "");
             ranked_name(c, row, answer);

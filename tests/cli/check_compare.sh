@@ -121,7 +121,7 @@ for row in ranking['rows']:
     p = row['p_against_best']
     shown = f"{number}, {name} ({row['mean_loss']:.5g}" + ('' if p is None else f', p = {p:.2g}') + ')'
     at = answer.find(shown)
-    worse, equal = (answer.find(words) if words in answer else 10**6 for words in ('Clearly worse: ', 'No significant difference from it: '))
+    worse, equal = (answer.find(words) if words in answer else 10**6 for words in ('Clearly worse: ', 'No significant difference from it (p is not below 0.01): '))
     expect(at > 0 and (p is None or (worse < at < equal or worse < at and equal < worse if p < 0.01 else at > equal)), (shown, answer))
     cell = '-' if p is None else f"{'worse' if p < 0.01 else 'not significant'}, p = {p:.2g}"
     expect(list(list(table.iter('tr'))[number])[6].text == cell, (number, cell))

@@ -200,6 +200,8 @@ TEST(whole_ticks)
     ticks_are(3, 5, true, false, "3 4 5 ");
     ticks_are(1, 2, false, false, "1 1.2 1.4 1.6 1.8 2 ");
     ticks_are(0.0002, 0.07, false, true, "0.001 0.01 0.1 ");
+    ticks_are(0.0001, 0.01, false, true, "0.0001 0.001 0.01 ");
+    ticks_are(0.001, 0.02, false, true, "0.001 0.002 0.005 0.01 0.02 ");
     ticks_are(0, 0.07, false, true, "0 0.02 0.04 0.06 "); /* no logarithm of 0 */
 }
 

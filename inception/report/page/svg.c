@@ -135,8 +135,9 @@ static double round_log(double value, bool up)
 
 typedef void PutTick(const SvgPlot *p, double value, double tick);
 
-/* Ends are limited so that powers of ten do not overflow a double, and moved outward to a tick. */
-static void axis_log(const SvgPlot *p, double *low, double *high, PutTick *put)
+/* Ends are limited so that powers of ten do not overflow a double, and moved outward to a tick. 2 and 5 have ticks where the axis has
+ * fewer decades than `fine`. */
+static void axis_log(const SvgPlot *p, double *low, double *high, double fine, PutTick *put)
 {
     static const double steps[] = {1, 2, 5};
     *low = round_log(fmin(fmax(*low, LOG_LEAST), LOG_MOST), false);
@@ -146,7 +147,7 @@ static void axis_log(const SvgPlot *p, double *low, double *high, PutTick *put)
     int first = (int)floor(log10(*low)), last = (int)ceil(log10(*high)), every = 1 + (int)decades / 7;
     for (int exponent = first; exponent <= last; exponent += every) {
         double power = pow(10, exponent);
-        for (int i = 0; i < (decades < 2.5 ? 3 : 1); i++)
+        for (int i = 0; i < (decades < fine ? 3 : 1); i++)
             if (steps[i] * power >= *low * 0.999 && steps[i] * power <= *high * 1.001) put(p, steps[i] * power, 0);
     }
 }
@@ -163,7 +164,7 @@ static void y_axis(SvgPlot *p)
     SvgFrame *f = &p->frame;
     f->y_log = f->y_log && f->y_low > 0 && f->y_high > 0;
     if (f->y_log) {
-        axis_log(p, &f->y_low, &f->y_high, y_tick);
+        axis_log(p, &f->y_low, &f->y_high, 2.5, y_tick);
         return;
     }
     double tick = svg_nice(&f->y_low, &f->y_high);
@@ -200,7 +201,7 @@ static void x_axis(SvgPlot *p)
         f->x_high = f->category_count - 0.4;
         for (int i = 0; i < f->category_count; i++) x_word(p, i, f->categories[i]);
     } else if (f->x_log) {
-        axis_log(p, &f->x_low, &f->x_high, x_tick);
+        axis_log(p, &f->x_low, &f->x_high, 1.5, x_tick); /* side by side: on a telephone 0.0001 would touch 0.0002 */
     } else {
         x_axis_linear(p);
     }
