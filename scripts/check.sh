@@ -10,7 +10,10 @@ cd "$(dirname "$0")/.."
 
 most=12 # unit tests at a time: with more, a change concerns scripts/test.sh
 . "$PWD/scripts/check/changes.sh"
-files=$(changed_files "${1:-}") || { echo "check: git cannot tell what has changed${1:+ since $1}" >&2; exit 2; }
+files=$(changed_files "${1:-}") || {
+    echo "check: git cannot tell what has changed${1:+ since $1}: that needs git, and a clone with ${1:-the commit before the last}" >&2
+    exit 2
+}
 mapfile -t changed < <(printf '%s' "${files:+$files$'\n'}")
 [ ${#changed[@]} -gt 0 ] || { echo "check: nothing has changed${1:+ since $1}" && exit 0; }
 mapfile -t tests < <(tests_of "${changed[@]}")
@@ -52,13 +55,13 @@ say() {
 }
 
 started=$SECONDS
+[ -f build-test/build.ninja ] || scripts/setup.sh test # what the checks need, too: Python
 in_background mutants tests/mutants.sh --check
 in_background faults scripts/pages/fault_table.sh --check
 if [ ! -f build-test/build.ninja ]; then
     wait
     say mutants faults
     echo "check: the first call builds the tests, which takes some minutes"
-    scripts/setup.sh test
 fi
 in_background format scripts/check/format.sh
 scripts/build.sh build-test --preset test -- towers "${tests[@]}"

@@ -151,4 +151,19 @@ while read -r ignored; do
 done <"$source_dir/.gitignore"
 grep -qx '.git' "$source_dir/.containerignore" || complain ".containerignore lacks .git"
 
-check_end "setup.sh: root, sudo, neither; the command for an administrator is complete; pip compares hashes; scripts ask first"
+# Before a commit: on a bare machine scripts/check.sh installs first, as its checks need what is installed; without git it says so.
+mkdir -p clone/scripts/check clone/scripts/pages clone/tests/support clone/bin
+cp "$source_dir/scripts/check.sh" clone/scripts/
+cp "$source_dir/scripts/check/changes.sh" clone/scripts/check/
+printf '#!/bin/bash\n>installed\n' >clone/scripts/setup.sh
+for check in scripts/build.sh scripts/check/format.sh scripts/pages/command_pages.sh scripts/pages/fault_table.sh scripts/pages/python_keywords.py tests/mutants.sh tests/support/on_a_device.sh; do
+    printf '#!/bin/bash\n[[ -f installed ]]\n' >clone/$check
+done
+printf '#!/bin/bash\n[[ $1 != diff ]] || echo page.md\n' >clone/bin/git
+chmod +x clone/bin/git clone/scripts/*.sh clone/scripts/*/* clone/tests/*.sh clone/tests/support/*
+(cd clone && PATH=$PWD/bin:$PATH scripts/check.sh) >out 2>&1 && ! grep FAILED out >&2 || complain "check.sh on a bare machine: $(cat out)"
+printf '#!/bin/bash\nexit 127\n' >clone/bin/git
+(cd clone && PATH=$PWD/bin:$PATH scripts/check.sh) >out 2>&1
+[[ $? == 2 ]] && grep -q 'needs git, and a clone with the commit before the last$' out || complain "check.sh without git: $(cat out)"
+
+check_end "setup.sh: root, sudo, neither; the command for an administrator is complete; pip compares hashes; scripts ask first; check.sh installs first"
