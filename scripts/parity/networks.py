@@ -301,7 +301,8 @@ def guide(records, page):
             for _, r in sorted(found.items()) if r["verdict"] != "loads"]
     lines = [GUIDE, "", f"The tables above have the first form of the exporter whose file is read. The line of [the guide](../guide/your_network.md) is the form "
              f"`{GUIDE_FORM}` with the batch open, and each exporter writes what another one does not. Of {len(found)} networks that were exported by it and compared "
-             f"by their logits: {counted(verdicts)}. Those that do not load:", "", "| network | verdict | why |", "|---|---|---|", *rows]
+             f"by their logits: {counted(verdicts)}." + (" Those that do not load:" if rows else "")]
+    lines += ["", "| network | verdict | why |", "|---|---|---|", *rows] if rows else []
     with open(page, "w") as to:
         to.write(text.split(f"\n{GUIDE}\n")[0].rstrip() + "\n\n" + "\n".join(lines) + "\n")
 
