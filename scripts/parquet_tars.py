@@ -174,6 +174,8 @@ def classes_find(tables):
     for name in names:
         if not name or name != name.strip() or "\n" in name:
             end(f"{name!r} is no name of a class that a line of classes.txt may have")
+    if names and names[0].startswith("# "):
+        end(f"{names[0]!r} would look like a comment in the first line of classes.txt: give this class another name")
     return {name: number for number, name in enumerate(names)}
 
 

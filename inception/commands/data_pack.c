@@ -282,7 +282,7 @@ static Status classes_put(const Convert *c)
     TRY(draft_begin(&draft, "the names of the classes"));
     for (int i = 0; i < info->classes; i++) {
         const char *name = info->class_names[i];
-        bool plain = *name != 0;
+        bool plain = *name != 0 && (i || strncmp(name, "# ", 2) != 0); /* which would look like a comment */
         for (const char *at = name; *at; at++) plain = plain && (unsigned char)*at >= ' ' && *at != 0x7f;
         if (plain)
             fputs(name, draft.to);

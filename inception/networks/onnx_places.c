@@ -34,7 +34,7 @@ static bool images_count(OnnxWalk *w, const OnnxNode *node)
 {
     const Fixed *in[3];
     for (int k = 0; k < 3; k++)
-        if (!(in[k] = walk_fixed(w, node, k)) || in[k]->count != 1) return false;
+        if (!(in[k] = walk_fixed(w, node, k)) || in[k]->count != 1 || !in[k]->integer) return false;
     if (fixed_at(in[0], 0) != 0 || fixed_at(in[1], 0) != (double)BATCH_SIZE || fixed_at(in[2], 0) != 1) return false;
     (void)places_give(w, node, (Places){.rank = 1, .dims = {BATCH_SIZE}, .step = 1});
     return true;
@@ -96,25 +96,25 @@ static bool all_scattered(OnnxWalk *w, const OnnxNode *node, const Places *p)
 
 bool places_node(OnnxWalk *w, const OnnxNode *node)
 {
-    static const char *const takes[] = {"Gather", NULL}, *const passes[] = {"Cast", "CastLike", "Identity", NULL};
+    static const char *const takes[] = {"Gather", NULL}, *const passes[] = {"Cast", "Identity", NULL};
     int k = walk_places(w, node, 0) ? 0 : 1;
     const Places *p = walk_places(w, node, k);
     const Fixed *f = walk_fixed(w, node, 1 - k);
-    int64_t dims[NET_FILE_RANK];
-    bool known = false;
+    int64_t dims[NET_FILE_RANK], to = onnx_int(node, "to", ELEMENT_INT64);
+    bool known = false, whole = to == ELEMENT_INT64 || to == ELEMENT_INT32;
     if (!strcmp(node->type, "Range") && images_count(w, node)) return true;
     if (!p || onnx_type_is(node, takes)) return false;
     if (!strcmp(node->type, "Unsqueeze") && k == 0)
         known = places_scale(w, node, p, dims_unsqueeze(w, node, p->dims, p->rank, dims), dims, 1);
-    else if (!strcmp(node->type, "Mul") && f && f->count == 1 && f->rank <= p->rank)
+    else if (!strcmp(node->type, "Mul") && f && f->integer && f->count == 1 && f->rank <= p->rank)
         known = places_scale(w, node, p, p->rank, p->dims, fixed_at(f, 0));
     else if (!strcmp(node->type, "Slice") && k == 0 && is_whole(w, node))
         known = places_scale(w, node, p, p->rank, p->dims, 1);
     else if (!strcmp(node->type, "ScatterND") && k == 1)
         known = all_scattered(w, node, p);
-    else if (!strcmp(node->type, "Add") && f)
+    else if (!strcmp(node->type, "Add") && f && f->integer)
         known = places_add(w, node, p, f);
-    else if (onnx_type_is(node, passes) && k == 0)
+    else if (onnx_type_is(node, passes) && k == 0 && whole)
         known = places_scale(w, node, p, p->rank, p->dims, 1);
     if (!known)
         walk_refuse(w, node,

@@ -44,7 +44,9 @@ static void uniform_draw(OnnxWalk *w, const OnnxNode *node)
     const Active *value = walk_active(w, node, 0);
     int rank = like ? like->rank : value ? value->order.rank : 0;
     Drawn drawn = {.rank = rank, .image = 1, .keep = -1, .scale = 1};
-    for (int axis = 1; axis < rank; axis++) drawn.image *= like ? like->dims[axis] : order_dim(&value->order, axis);
+    for (int axis = 1; axis < rank; axis++)
+        if (__builtin_mul_overflow(drawn.image, like ? like->dims[axis] : order_dim(&value->order, axis), &drawn.image))
+            rank = 0;
     if (like && rank > 1 && like->dims[0] == 1 && w->survey->batch > 1)
         walk_refuse(w, node, "one number for all images of a batch has no counterpart here");
     else if (rank < 2 || onnx_float(node, "low", 0) != 0 || onnx_float(node, "high", 1) != 1)

@@ -36,7 +36,7 @@ static int32_t divisor_at_most(int32_t size, int32_t most)
  * of them may find the same number; whatever finds the largest of theirs takes it, and gives the gradient, once. */
 static int32_t overlapping(int32_t size, int32_t *stride)
 {
-    for (int32_t count = (size + LARGEST_OF - 1) / LARGEST_OF;; count++) {
+    for (int32_t count = 1 + (size - 1) / LARGEST_OF;; count++) {
         *stride = size / count;
         if (size - (count - 1) * *stride <= LARGEST_OF) return size - (count - 1) * *stride;
     }

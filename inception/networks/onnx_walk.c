@@ -105,7 +105,8 @@ static bool takes_late(const OnnxWalk *w, const OnnxNode *node, int k)
 {
     static const char *const of_sizes[] = {"Shape", "RandomUniformLike", NULL};
     bool sizes = onnx_type_is(node, of_sizes) && w->item[node->in[k]].fixed.rank > 0;
-    return sizes || is_type_only(node, k) || (k == 1 && !strcmp(node->type, "Conv"));
+    bool type = is_type_only(node, k) && w->item[node->in[0]].known != KNOWN_FIXED; /* which it does not say */
+    return sizes || type || (k == 1 && !strcmp(node->type, "Conv"));
 }
 
 static void node_walk(OnnxWalk *w, const OnnxNode *node)

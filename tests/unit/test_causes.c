@@ -6,12 +6,15 @@
 
 TEST(what_may_pass_is_tried_again)
 {
-    static const long passing[] = {408, 409, 429, 500, 502, 503, 504, 599},
-                      final[] = {400, 401, 403, 404, 405, 407, 410, 412, 416, 451, 501, 505};
+    static const long passing[] = {408, 429, 500, 502, 503, 504, 599},
+                      final[] = {400, 401, 403, 404, 405, 407, 409, 410, 412, 416, 451, 501, 505};
     for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
         if (net_cause(CURLE_HTTP_RETURNED_ERROR, passing[i]).retry != NET_PASSES) fail_msg("%ld", passing[i]);
     for (size_t i = 0; i < sizeof final / sizeof *final; i++)
         if (net_cause(CURLE_HTTP_RETURNED_ERROR, final[i]).retry != NET_FINAL) fail_msg("%ld", final[i]);
+    assert_int_equal(claim_cause(409).retry, NET_PASSES); /* of a write that must find nothing */
+    assert_int_equal(claim_cause(412).retry, NET_FINAL);
+    assert_int_equal(claim_cause(503).retry, NET_PASSES);
     assert_int_equal(net_cause(CURLE_OPERATION_TIMEDOUT, 0).retry, NET_PASSES);
     assert_int_equal(net_cause(CURLE_PARTIAL_FILE, 200).retry, NET_PASSES);
     assert_int_equal(net_cause(CURLE_RECV_ERROR, 206).retry, NET_PASSES);

@@ -226,6 +226,8 @@ TEST(test_classes_alike)
     alike_in("1,1 ,10", "2: 1, 1 : they differ in blanks or characters that are not seen");
     alike_in("0,1,2,10,100", "");
     alike_in("2,1,x,1.0", "2: 1, 1.0: both are the number 1"); /* as pandas writes a column with gaps */
+    alike_in("1.0,1.0\xc2\xa0", "2: 1.0, 1.0\xc2\xa0: they differ in blanks or characters that are not seen");
+    alike_in("+2,\xe2\x80\x8b+2,3", "2: +2, \xe2\x80\x8b+2: they differ in blanks or characters that are not seen");
     alike_in("1.0,1.0 ,1.00 ", "3: 1.0, 1.0 : they differ in blanks or characters that are not seen");
     alike_in("+1,.5,-01.50,0.50,-1.5,1", "6: +1, 1: both are the number 1");
     alike_in("-0,0.,.0", "3: -0, 0.: both are the number 0");

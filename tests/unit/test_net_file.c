@@ -251,8 +251,8 @@ TEST(test_strided_view)
     refused(strided(SIZES(3, 4, 5, 0, 1, 2)), ERR_ARG, "all elements of its operand in their order");
 }
 
-/* The same with a batch that is open: the place of image i is `apart` * i, of each of its numbers `inner` and `start` more. */
-static OnnxMaker *strided_open(int64_t apart, int64_t inner, int64_t start)
+/* The same with a batch that is open; `count` is made of a Range over the images: the place of image i is `apart` * i, of each of its numbers `inner` and `start` more. */
+static OnnxMaker *strided_open(int64_t apart, int64_t inner, int64_t start, int type)
 {
     OnnxMaker *m = maker_start(SIZES(-1, 3, 8, 8), "logits");
     maker_node(m, "GlobalAveragePool", "x", "mean");
@@ -264,7 +264,9 @@ static OnnxMaker *strided_open(int64_t apart, int64_t inner, int64_t start)
     maker_whole_of(m, "one", 0, NULL, SIZES(1));
     maker_node(m, "Range", "zero images one", "i");
     maker_whole_of(m, "apart", 0, NULL, SIZES(apart));
-    maker_node(m, "Mul", "i apart", "at");
+    maker_node(m, "Cast", "i", "count");
+    maker_int(m, "to", type);
+    maker_node(m, "Mul", "count apart", "at");
     maker_node(m, "Unsqueeze", "at behind", "wide");
     maker_whole(m, "behind", 3, SIZES(1, 2, 3));
     maker_whole_of(m, "c", 4, SIZES(1, 3, 1, 1), SIZES(start, start + inner, start + 2 * inner));
@@ -302,12 +304,16 @@ static OnnxMaker *scattered(const char *data, const char *start, const char *red
 
 TEST(test_views_of_an_open_batch)
 {
-    good(strided_open(3, 1, 0));
+    good(strided_open(3, 1, 0, 7));
     has_ops(0, "%0 = avg_pool(image) 8x8 -> 1x3x1x1 f32 (avg_pool)\n"
                "%1 = dense(%0, fc.weight) -> 1x5x1x1 f32 (fc)\n");
-    refused(strided_open(4, 1, 0), ERR_ARG, "all elements of its operand in their order");
-    refused(strided_open(3, 2, 0), ERR_ARG, "all elements of its operand in their order");
-    refused(strided_open(3, 1, 3), ERR_ARG, "all elements of its operand in their order");
+    refused(strided_open(4, 1, 0, 7), ERR_ARG, "all elements of its operand in their order");
+    refused(strided_open(3, 2, 0, 7), ERR_ARG, "all elements of its operand in their order");
+    refused(strided_open(3, 1, 3, 7), ERR_ARG, "all elements of its operand in their order");
+    good(strided_open(3, 1, 0, 6));
+    net_file_close(made);
+    refused(strided_open(3, 1, 0, 9), ERR_ARG, "a count of the images is known in"); /* a truth, and a byte */
+    refused(strided_open(3, 1, 0, 2), ERR_ARG, "a count of the images is known in");
     good(scattered("a places b", "i first end first step", "none"));
     net_file_close(made);
     static const char *const others[][3] = {{"a places b", "i second end first step", "none"},
@@ -1038,6 +1044,25 @@ TEST(test_random_numbers_of_an_open_batch)
         } else
             refused(m, ERR_ARG, i == 3 ? "this constant cannot be computed here" : "of which a part stays, divided by");
     }
+}
+
+/* Sizes whose product is 1 in 64 bits are no single number for each image. */
+TEST(test_random_numbers_of_huge_sizes)
+{
+    OnnxMaker *m = started();
+    maker_node(m, "Conv", "x w", "a");
+    maker_floats(m, "w", 4, SIZES(4, 3, 1, 1));
+    maker_whole(m, "sizes", 4,
+                SIZES(INT64_C(4294967311), INT64_C(207493927289), INT64_C(129563303484173), INT64_C(7155231042635181)));
+    maker_node(m, "ConstantOfShape", "sizes", "like");
+    maker_node(m, "RandomUniformLike", "like", "u");
+    maker_value(m, "part", 0.75f);
+    maker_node(m, "Less", "u part", "less");
+    maker_node(m, "Cast", "less", "stays");
+    maker_int(m, "to", 1);
+    maker_node(m, "Div", "stays part", "mask");
+    maker_node(m, "Mul", "a mask", "y");
+    refused(ended(m, 4), ERR_ARG, "expected numbers between 0 and 1 for each image of a batch");
 }
 
 /* What an exporter makes of stochastic depth and dropout in training; random numbers are nothing else. */

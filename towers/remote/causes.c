@@ -33,13 +33,12 @@ static const struct {
     long answer;
     NetCause cause;
 } answers[] = {
-    {401, {NET_FINAL, "it demands a sign-in"}}, {403, {NET_FINAL, "it is forbidden"}},
-    {404, {NET_FINAL, "it is not there"}},      {405, {NET_FINAL, "such requests are not allowed"}},
-    {407, {NET_FINAL, "it demands a sign-in"}}, {408, {NET_PASSES, "the server did not wait longer"}},
-    {409, {NET_PASSES, "it is just written"}},  {410, {NET_FINAL, "it is no longer there"}},
-    {412, {NET_FINAL, "it is there already"}},  {416, {NET_FINAL, "the object is shorter than it was"}},
-    {429, {NET_PASSES, "too many requests"}},   {501, {NET_FINAL, "the server does not know such requests"}},
-    {503, {NET_PASSES, "the server is busy"}},  {505, {NET_FINAL, "the server does not know this HTTP"}},
+    {401, {NET_FINAL, "it demands a sign-in"}},  {403, {NET_FINAL, "it is forbidden"}},
+    {404, {NET_FINAL, "it is not there"}},       {405, {NET_FINAL, "such requests are not allowed"}},
+    {407, {NET_FINAL, "it demands a sign-in"}},  {408, {NET_PASSES, "the server did not wait longer"}},
+    {410, {NET_FINAL, "it is no longer there"}}, {416, {NET_FINAL, "the object is shorter than it was"}},
+    {429, {NET_PASSES, "too many requests"}},    {501, {NET_FINAL, "the server does not know such requests"}},
+    {503, {NET_PASSES, "the server is busy"}},   {505, {NET_FINAL, "the server does not know this HTTP"}},
 };
 
 NetCause net_cause(CURLcode code, long answer)
@@ -53,6 +52,13 @@ NetCause net_cause(CURLcode code, long answer)
     for (size_t i = 0; i < sizeof connections / sizeof *connections; i++)
         if (connections[i].code == code) return connections[i].cause;
     return (NetCause){NET_FINAL, curl_easy_strerror(code)};
+}
+
+NetCause claim_cause(long answer)
+{
+    if (answer == 409) return (NetCause){NET_PASSES, "it is just written"};
+    if (answer == 412) return (NetCause){NET_FINAL, "it is there already"};
+    return net_cause(CURLE_HTTP_RETURNED_ERROR, answer);
 }
 
 NetCause certificate_cause(long verified)

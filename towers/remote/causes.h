@@ -20,6 +20,8 @@ typedef struct NetCause {
 
 /* The cause of a failed request: `code` of libcurl, and the status of the answer, 0 if there was none. */
 NetCause net_cause(CURLcode code, long answer);
+/* Of an answer to who writes an object only if it is not there (If-None-Match). */
+NetCause claim_cause(long answer);
 /* That of CURLE_PEER_FAILED_VERIFICATION; `verified` is what CURLINFO_SSL_VERIFYRESULT says of the certificate. */
 NetCause certificate_cause(long verified);
 

@@ -525,6 +525,7 @@ static NetCause cause_find(const Transfer *t, CURLcode code)
 {
     const NetRequest *r = t->own;
     long verified = 0;
+    if (t->answer >= 400 && r->proxy < 400 && t->sends && t->sends->only_new) return claim_cause(t->answer);
     if (code != CURLE_PEER_FAILED_VERIFICATION) return net_cause(code, r->proxy >= 400 ? r->proxy : t->answer);
     curl_easy_getinfo(r->curl, CURLINFO_SSL_VERIFYRESULT, &verified);
     return certificate_cause(verified);

@@ -125,6 +125,13 @@ static Status one_send(Upload *u, const char *name, bool needed)
     return st;
 }
 
+static Status place_held(Upload *u)
+{
+    Status st = run_store_held(&u->open, u->run_dir);
+    u->count->taken = st == ERR_ARG;
+    return st;
+}
+
 Status upload_run(const RunStore *store, const char *run_dir, int64_t step, const UploadWatch *watch,
                   UploadCount *count)
 {
@@ -133,10 +140,10 @@ Status upload_run(const RunStore *store, const char *run_dir, int64_t step, cons
     Upload u = {.run_dir = run_dir, .watch = watch, .count = count};
     TRY(run_store_open(store, &u.open));
     TRY_OUT(files_list(&u, step));
-    TRY_OUT(run_store_held(&u.open, run_dir));
+    TRY_OUT(place_held(&u));
     for (int i = 0; i < u.names.count; i++) {
         bool last = i + 1 == u.names.count;
-        if (last) TRY_OUT(run_store_held(&u.open, run_dir));
+        if (last) TRY_OUT(place_held(&u));
         TRY_OUT(one_send(&u, u.names.name[i], i < u.checkpoint || last));
     }
 out:

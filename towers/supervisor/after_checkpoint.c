@@ -124,7 +124,7 @@ static _Noreturn void upload_become(const CommandProcess *c)
     if (st == OK) _exit(0);
     snprintf(offers->why, sizeof offers->why, "%s", status_message());
     dprintf(STDERR_FILENO, "%s\n", offers->why);
-    _exit(st == ERR_ARG ? UPLOAD_TAKEN : 1);
+    _exit(count.taken ? UPLOAD_TAKEN : 1);
 }
 
 /* In the child. A session of its own: tools that would ask for a password find no terminal and fail. Its standard input is that of

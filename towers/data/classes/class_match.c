@@ -438,9 +438,9 @@ Status classes_alike(const ClassList *list, int *count, int *left_out, int pair[
     HashedClass *hashed = calloc((size_t)list->count + 1, sizeof *hashed);
     if (!hashed) return FAIL(ERR_MEMORY, "no memory for the names of %d classes", list->count);
     for (int i = 0; i < list->count; i++) {
-        char plain[PLAIN_BYTES];
+        char plain[PLAIN_BYTES], seen[PLAIN_BYTES];
         const char *name = name_of(list, i);
-        if (number_plain(name, plain)) name = plain;
+        if (look_alike_seen(name, seen, sizeof seen) && number_plain(seen, plain)) name = plain;
         hashed[i] = (HashedClass){look_alike_hash(name), i, false};
     }
     qsort(hashed, (size_t)list->count, sizeof *hashed, by_hash);

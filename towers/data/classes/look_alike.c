@@ -131,6 +131,23 @@ bool look_alike(const char *a, const char *b, char why[ALIKE_BYTES])
     return true;
 }
 
+bool look_alike_seen(const char *name, char *seen, size_t bytes)
+{
+    size_t used = 0;
+    const unsigned char *at = (const unsigned char *)name;
+    while (*at) {
+        const unsigned char *from = at;
+        int32_t point = utf8_point(&at);
+        size_t length = (size_t)(at - from);
+        if (is_unseen(point) || is_blank(point)) continue;
+        if (used + length >= bytes) return false;
+        memcpy(seen + used, from, length);
+        used += length;
+    }
+    seen[used] = 0;
+    return true;
+}
+
 uint64_t look_alike_hash(const char *name)
 {
     uint64_t hash = 0;

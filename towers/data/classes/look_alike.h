@@ -10,5 +10,7 @@
  * points in `why` show: tables of all letters are not worth their size here. */
 enum { ALIKE_BYTES = 200 };
 bool look_alike(const char *a, const char *b, char why[ALIKE_BYTES]);
+/* The name without blanks and characters without width; false if it does not fit. */
+bool look_alike_seen(const char *name, char *seen, size_t bytes);
 /* Equal for names that look the same, so that only those with equal ones need be compared; others may share it. */
 uint64_t look_alike_hash(const char *name);

@@ -117,7 +117,7 @@ static bool is_passed(const RemoteFetch *f, int64_t now)
     if (wait < least) wait = least;
     for (int i = 0; i < f->count; i++) {
         const Coming *c = &f->coming[i];
-        if (c->state == COMING && f->turns - c->turn >= PASSES && now - c->begun_ns < wait) return true;
+        if (c->state == COMING && c->turn && f->turns - c->turn >= PASSES && now - c->begun_ns < wait) return true;
     }
     return false;
 }
@@ -241,12 +241,22 @@ static Status object_bring(RemoteFetch *f, const CachedObject *o, Transport **tr
     return st;
 }
 
+/* From now on it uses the link. What is here, or finds no room, passes nobody. */
+static void download_begin(RemoteFetch *f, Coming *c)
+{
+    pthread_mutex_lock(&f->lock);
+    c->turn = ++f->turns;
+    c->begun_ns = clock_ns();
+    pthread_mutex_unlock(&f->lock);
+}
+
 /* *came: it was not here. */
 static Status shard_bring(RemoteFetch *f, Coming *c, Transport **transport, bool *came)
 {
     bool here;
     TRY(here_check(f, c, false, &here));
     *came = !here;
+    if (!here) download_begin(f, c);
     for (int i = 1; !here && i <= COMPARISONS; i++) {
         TRY(object_bring(f, c->object, transport));
         TRY(here_check(f, c, i == COMPARISONS, &here));
@@ -293,14 +303,6 @@ static void no_room(RemoteFetch *f, Coming *c, Room room)
     pthread_cond_broadcast(&f->came);
 }
 
-/* With the lock held. */
-static void coming_begin(RemoteFetch *f, Coming *c)
-{
-    c->state = COMING;
-    c->turn = ++f->turns;
-    c->begun_ns = clock_ns();
-}
-
 static void *thread_main(void *context)
 {
     RemoteFetch *f = context;
@@ -314,7 +316,8 @@ static void *thread_main(void *context)
             continue;
         }
         bool urgent = c->priority < 0, came = false;
-        coming_begin(f, c);
+        c->state = COMING;
+        c->turn = 0;
         pthread_mutex_unlock(&f->lock);
         Status st = room_find(f, c, urgent, &room);
         if (st == OK && room == ROOM_MADE) st = shard_bring(f, c, &transport, &came);
