@@ -78,7 +78,7 @@ int shared_behind(const CommShared *shared)
 int64_t comm_shared_come_to(const CommShared *shared)
 {
     int64_t number = atomic_load(&shared->come_to);
-    bool looks = clock_ns() - atomic_load(&shared->looked_ns[0]) < ROLL_CALL_MS * 1000000ll;
+    bool looks = clock_ns() - atomic_load(&shared->looked_ns[0]) < LOOK_LATE_MS * 1000000ll;
     return number > 0 && (!looks || shared_behind(shared) >= 0) ? number - 1 : number;
 }
 

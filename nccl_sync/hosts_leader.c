@@ -127,7 +127,7 @@ static Status late_find(Comm *comm, HostsComm *c)
 {
     bool missing;
     char what[COMM_MESSAGE_BYTES];
-    int64_t end = clock_ns() + ROLL_CALL_MS * 1000000ll;
+    int64_t end = clock_ns() + BEHIND_MS * 1000000ll;
     int behind = shared_behind(c->shared);
     if (behind >= 0) {
         snprintf(what, sizeof what,
@@ -148,7 +148,7 @@ static Status late_find(Comm *comm, HostsComm *c)
     if (late.count > NODES_NAMED) text_add(&text, " and %d more", late.count - NODES_NAMED);
     text_add(&text,
              missing ? " did not arrive at the collective within %.1f s (--comm-timeout)"
-                     : " answered, but messages of the collective did not arrive within %.1f s (--comm-timeout)",
+                     : " came to the collective, but its messages did not arrive within %.1f s (--comm-timeout)",
              (double)comm->config.timeout_ms / 1000);
     return leader_fail(comm, c, what);
 }

@@ -60,9 +60,11 @@ enum {
     DEVICE_SEARCH_SECONDS = 180,
 
     /* ---- the end */
-    DRAIN_MS = 1000,          /* for the leaders of other nodes to know of a failure */
-    GRACE_MS = 1500,          /* for the other towers to end, after one has failed */
-    ROLL_CALL_MS = 2000,      /* for heartbeats to say who is behind; a leader that has not looked for so long is */
+    DRAIN_MS = 1000,     /* for the leaders of other nodes to know of a failure */
+    GRACE_MS = 1500,     /* for the other towers to end, after one has failed */
+    LOOK_LATE_MS = 2000, /* a leader that has not looked for so long has not come to its collective */
+    /* for heartbeats to say who is behind: to rank 0, and from there */
+    BEHIND_MS = 2 * CONTROL_BEAT_MS + 4 * TICK_MS + JITTER_MS,
     CAUSE_MS = 3000,          /* for the cause of a failure to be reported, after its consequence */
     EXPLAIN_MS = 6000,        /* beside GRACE_MS, for a tower that lacks memory and looks for a batch that fits */
     CONTROL_FAILED_MS = 8000, /* for the results of the other programs, after a failure */
@@ -95,8 +97,6 @@ static_assert(4 * TICK_MS + WAIT_LOOK_MS < SUSPENDED_MS, "who looks as ever was 
 static_assert(10 * WAIT_LOOK_MS < LOOKED_MS && SUSPENDED_MS < LOOKED_MS, "who waits looks often enough");
 static_assert(STORAGE_LIFE_MS < STUCK_MS, "a wait that has ended is known before anybody takes it for stuck");
 static_assert(JITTER_MS < CONTROL_BEAT_MS, "beats differ by more than the delays of the network");
-static_assert(2 * CONTROL_BEAT_MS <= ROLL_CALL_MS,
-              "who is behind is known to rank 0, and then to all, before it is named");
 /* A supervisor finds a silent tower before the other towers do, which know less. */
 static_assert(4 * TICK_MS + JITTER_MS < SUPERVISOR_FIRST_MS, "the supervisor times out first");
 static_assert(OUTLET_STALL_MS < OUTLET_LATE_MS, "what nobody reads is not waited for as what is written late is");

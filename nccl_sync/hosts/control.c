@@ -125,7 +125,7 @@ static void frame_take(ControlPlane *c, int from, const ControlFrame *frame)
         memcpy(&beat, frame->content, sizeof beat);
         peer->alive_ns = beat.life < peer->heard_ns ? peer->heard_ns - beat.life : 0;
         peer->collective = beat.collective;
-        c->behind = beat.behind;
+        if (from == 0) c->behind = beat.behind;
         break;
     case CONTROL_STOP:
         memcpy(&number, frame->content, sizeof number);
@@ -227,10 +227,20 @@ static void peer_serve(ControlPlane *c, int rank)
                      c->config.part);
 }
 
-bool is_silent(const ControlPlane *c, int rank)
+static bool is_unheard(const ControlPlane *c, int rank, int64_t ms)
 {
     int64_t heard = c->peer[rank].heard_ns > c->awake.since_ns ? c->peer[rank].heard_ns : c->awake.since_ns;
-    return c->watching && c->taking < 0 && clock_ns() - heard > c->timeout_ms * 1000000ll;
+    return c->watching && c->taking < 0 && clock_ns() - heard > ms * 1000000ll;
+}
+
+bool is_silent(const ControlPlane *c, int rank)
+{
+    return is_unheard(c, rank, c->timeout_ms);
+}
+
+bool is_late(const ControlPlane *c, int rank)
+{
+    return rank != c->rank && is_unheard(c, rank, c->timeout_ms / 2);
 }
 
 /* The latest sign of life of any tower: by rank `rank`, and by the others. */
@@ -258,6 +268,7 @@ NodesBehind behind_find(const ControlPlane *c, int64_t *least)
     *least = INT64_MAX;
     for (int r = 0; r < c->ranks; r++) {
         int64_t collective = c->peer[r].collective;
+        if (collective > 0 && is_late(c, r)) collective--; /* what it has said last is old */
         if (collective < *least) behind.count = 0;
         if (collective <= *least && behind.count < NODES_NAMED) behind.node[behind.count] = (int16_t)r;
         if (collective <= *least) behind.count++;

@@ -94,6 +94,8 @@ NODISCARD Status failure_status(const ControlPlane *control);
 
 /* Nothing has been heard of it for longer than the timeout, without the time in which this node was stopped itself. */
 bool is_silent(const ControlPlane *control, int rank);
+/* The same for half of that time: it counts as behind, whatever it has said before. */
+bool is_late(const ControlPlane *control, int rank);
 /* On rank 0: the nodes that have come to no later collective than any other, and which that is. */
 NodesBehind behind_find(const ControlPlane *control, int64_t *least);
 /* Whether a frame comes in its direction, and speaks of this run's ranks. Before rank 0 has proven itself it has nothing to

@@ -42,7 +42,8 @@ void control_come(ControlPlane *c, int64_t collective)
 NodesBehind control_behind(ControlPlane *c)
 {
     pthread_mutex_lock(&c->mutex);
-    int64_t least = c->peer[0].collective;
+    int64_t least = c->peer[0].collective - is_late(c, 0);
+    if (is_late(c, 0)) c->behind = (NodesBehind){1, {0}};
     NodesBehind behind = control_is_root(c) ? behind_find(c, &least) : c->behind;
     bool ahead = c->peer[c->rank].collective > least;
     pthread_mutex_unlock(&c->mutex);

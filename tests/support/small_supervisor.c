@@ -51,7 +51,7 @@ bool small_supervisor_wait_all(SmallSupervisor *s, pid_t *pid, int count, int st
 {
     bool found = false;
     for (int left = count, status; left > 0;) {
-        if (stays >= 0 && stays < count && pid[stays] && have_ended(of)) kill(pid[stays], SIGKILL);
+        if (stays >= 0 && stays < count && pid[stays] > 0 && have_ended(of)) kill(pid[stays], SIGKILL);
         pid_t gone = small_supervisor_wait(s, &status);
         for (int i = 0; i < count && gone; i++) {
             if (pid[i] != gone) continue;

@@ -143,8 +143,10 @@ static void node_live(const Case *c, int node)
     int per = per_node(c);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (comm_shared_create(c->towers[node], per, COUNT, &shared) != OK) _exit(1);
-    for (int i = 0; i < per; i++)
+    for (int i = 0; i < per; i++) {
         if ((pid[i] = fork()) == 0) rank_live(c, node * per + i, shared);
+        if (pid[i] < 0) _exit(1);
+    }
     SmallSupervisor supervisor = small_supervisor(node, NODES, c->port, shared);
     bool found = small_supervisor_wait_all(&supervisor, pid, per, c->leaves - node * per, others_have_ended, c);
     small_supervisor_end(&supervisor);

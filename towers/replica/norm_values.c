@@ -63,9 +63,10 @@ Status norm_values_check(const TrainJob *job, const Layout *layout, int32_t layo
     size_t towers = (size_t)job->local_batches.towers;
     int layers = 0;
     char name[NAME_TEXT] = "";
-    int32_t *most = calloc(2 * towers, sizeof *most), *last = most + towers; /* the samples of each tower */
+    int32_t *most = calloc(2 * towers, sizeof *most), *last; /* the samples of each tower */
     *text = 0;
     if (!most) return FAIL(ERR_MEMORY, "no memory for the samples of %zu towers", towers);
+    last = most + towers;
     bool ends = last_batch(job, last);
     memcpy(most, job->local_batches.batch, towers * sizeof *most);
     samples_join(job, most);

@@ -47,7 +47,7 @@ static pid_t device_try(const TrainJob *job, int ordinal)
 static void devices_try(const TrainJob *job, const int *ordinals, int count, bool *works)
 {
     pid_t pids[GPUS_MAX];
-    int open = 0, ending = 0;
+    int open = 0;
     for (int i = 0; i < count; i++) {
         pids[i] = device_try(job, ordinals[i]);
         works[i] = pids[i] < 0;
@@ -58,8 +58,10 @@ static void devices_try(const TrainJob *job, const int *ordinals, int count, boo
         for (int i = 0; i < count; i++) {
             if (pids[i] <= 0) continue;
             if (ms == DEVICE_TRY_MS) kill(pids[i], SIGKILL);
-            if (waitpid(pids[i], &ending, WNOHANG) == 0) continue;
-            works[i] = WIFEXITED(ending) && WEXITSTATUS(ending) == 0;
+            int ending = 0;
+            pid_t gone = waitpid(pids[i], &ending, WNOHANG);
+            if (gone == 0) continue;
+            works[i] = gone < 0 || (WIFEXITED(ending) && WEXITSTATUS(ending) == 0);
             pids[i] = 0;
             open--;
         }
