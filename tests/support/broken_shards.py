@@ -189,7 +189,7 @@ def tars():
     put("many", tar(pair("a", 0) + pair("b", 7)), "a.tar")
     with open(os.path.join(work, "many/classes.txt"), "w") as to:
         to.write("zero\none\n")
-    run("many", 3, r"b.png at offset \d+ has label 7, but .*classes.txt 2 classes")
+    run("many", 3, r"b.png at offset \d+ has label 7, but .*classes.txt names 2 classes")
     run("whole/{a,b}.tar", 2, "whole/b.tar.*No such file")
     run("whole/{a.tar", 2, "brace is not closed")
     run("whole/a.{tar,tar}::whole/a.tar", 0, "training: 6 images")
