@@ -252,8 +252,7 @@ def page(path):
              "`loads` if the error of its logits is at most ten times PyTorch's, or 2e-6.", "",
              "Each error is given as that of towers / that of PyTorch's own float32, both from PyTorch's float64. Of logits it is the largest, as a part "
              "of the largest logit. Of gradients in training mode, and of the parameters after three steps of SGD, it is |a - b| / |b| of all of them "
-             "together; networks of 50 million parameters or more are not trained, nor are those for which two shared cores had no time: what is empty was "
-             "not measured. The exporter is the first form whose "
+             "together; what is empty was not measured, because two shared cores had no time for it. The exporter is the first form whose "
              "file is not refused, of `script` (TorchScript), `dynamo unoptimized` and `dynamo`; the last column has the reasons of a form that was "
              "refused before it, or those of a refused network's last form.", ""]
     print("\n".join(lines + table("torchvision", own, torchvision_names()) + table("timm", others, [f"timm:{name}" for name in TIMM])).rstrip())
@@ -296,12 +295,15 @@ def guide(records, page):
         if record.get("form", GUIDE_FORM) != GUIDE_FORM or record["packages"] not in text.split("\n")[2]:
             sys.exit(f"{records}: {record['name']} is of another form or of other packages than {page}")
         found[record["name"]] = record
-    verdicts = [r["verdict"] for r in found.values()]
+    verdicts, tables = [r["verdict"] for r in found.values()], text.split("\n")
+    left = [at for name, at in rows_of(tables).items() if name not in found]
+    refused = sum(tables[at].split(" | ")[1] == "refused" for at in left)
     rows = [f"| {r['name'].replace('timm:', 'timm: ')} | {r['verdict']} | {'; '.join(r.get('reasons', [])).replace('|', '/')} |"
             for _, r in sorted(found.items()) if r["verdict"] != "loads"]
     lines = [GUIDE, "", f"The tables above have the first form of the exporter whose file is read. The line of [the guide](../guide/your_network.md) is the form "
-             f"`{GUIDE_FORM}` with the batch open, and each exporter writes what another one does not. Of {len(found)} networks that were exported by it and compared "
-             f"by their logits: {counted(verdicts)}." + (" Those that do not load:" if rows else "")]
+             f"`{GUIDE_FORM}` with the batch open, and each exporter writes what another one does not. Of {len(found)} networks that were tried with it and compared "
+             f"by their logits: {counted(verdicts)}. The other {len(left)} of these tables were not tried with it yet, among them {refused} that "
+             "the tables refuse." + (" Those that do not load:" if rows else "")]
     lines += ["", "| network | verdict | why |", "|---|---|---|", *rows] if rows else []
     with open(page, "w") as to:
         to.write(text.split(f"\n{GUIDE}\n")[0].rstrip() + "\n\n" + "\n".join(lines) + "\n")
