@@ -244,12 +244,13 @@ static bool border_add(Active *a, int axis, int64_t before, int64_t after)
 /* Channels of zeros around those of x: columns of an image with a row for each pixel, which lies so in memory. */
 static bool channels_add(OnnxWalk *w, Active *a, int axis, int64_t before, int64_t after)
 {
-    int64_t size = order_dim(&a->order, axis), wide = size + before + after;
+    int64_t size = order_dim(&a->order, axis);
     bool known = axis_is(&a->order, axis) == AXIS_CHANNEL && order_size(&a->order, AXIS_CHANNEL) == size &&
                  a->base.id && a->border.value == 0 && !a->border.mirrored && before >= 0 && before <= INT16_MAX &&
                  after >= 0 && after <= INT16_MAX;
     if (!known) return false;
     Shape s = graph_shape(w->g, a->base);
+    int64_t wide = size + before + after;
     if ((int64_t)s.h * s.w > INT32_MAX || wide > INT32_MAX) return false;
     Value rows = reshape(w->g, a->base, (Shape){s.n, 1, s.h * s.w, s.c});
     a->base =

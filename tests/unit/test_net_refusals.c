@@ -315,6 +315,16 @@ static OnnxMaker *padded(const char *mode, int64_t channels)
     return m;
 }
 
+TEST(test_huge_borders)
+{
+    for (int i = 0; i < 2; i++) {
+        OnnxMaker *m = padded("constant", i ? INT64_MAX : INT64_MIN);
+        maker_node(m, "Relu", "p", "y");
+        refused_once(ended(m, 3),
+                     "Pad 'p': it pads another axis than rows, columns and channels, or by more than 32767");
+    }
+}
+
 TEST(test_modes_of_borders)
 {
     static const char *const modes[] = {"edge", "wrap", "a mode whose name is longer than any that there is"};
